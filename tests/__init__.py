@@ -1,0 +1,1 @@
+"""The promises, kept by running them. Helpers are in `tests.support`."""
