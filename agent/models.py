@@ -1,0 +1,215 @@
+"""A model's name becomes a model of the agent library, and what a model call raised becomes words.
+
+Owns which names are allowed, the order of fallbacks, and which failures are worth another try. It opens no connection
+and reads no environment: the providers' own libraries read theirs (OPENAI_API_KEY, OPENAI_BASE_URL and so on).
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httpx
+import httpx2
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelConnectionError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRequestRejectedError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RunCancelled,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.providers import infer_provider_class
+
+from agent.offline import OfflineModel
+
+ALLOWED = (
+    "offline, openai:NAME, openai-chat:NAME (any OpenAI-compatible endpoint, its address in OPENAI_BASE_URL), "
+    "anthropic:NAME, google:NAME, ollama:NAME, or PROVIDER:NAME of another provider that pydantic-ai knows"
+)
+_OUR_EXTRAS = ("openai", "anthropic", "google")
+_CLIP = 300
+
+
+class UnknownModel(ValueError):
+    """No model has this name; the text is one line that says what is allowed."""
+
+
+class ModelNotReady(ValueError):
+    """The model is known but cannot be used yet; the text is one line that says what to install or to set."""
+
+
+def build_model(name: str, fallbacks: Sequence[str] = ()) -> Model:
+    """The model of this name, with others to try in order when it fails. Nothing is sent.
+
+    The next one is tried on whatever a provider or the way to it did wrong, in streams as long as nothing of the answer
+    has come; a stream that breaks later is raised. Raises `UnknownModel` and `ModelNotReady`.
+    """
+    models = [_single(each) for each in (name, *fallbacks)]
+    return models[0] if len(models) == 1 else FallbackModel(*models, fallback_on=_try_the_next)
+
+
+def _single(name: str) -> Model:
+    if name == "offline":
+        return OfflineModel()
+    provider, _, model = name.partition(":")
+    try:
+        if not model:
+            raise ValueError("no provider")
+        infer_provider_class(provider)
+    except ImportError as error:
+        raise ModelNotReady(_what_to_install(name, error)) from error
+    except ValueError as error:
+        raise UnknownModel(f"unknown model {name!r}; allowed: {ALLOWED}") from error
+    try:
+        return infer_model(name)
+    except ImportError as error:
+        raise ModelNotReady(_what_to_install(name, error)) from error
+    except UserError as error:
+        raise ModelNotReady(_what_to_set(name, error)) from error
+
+
+def _what_to_install(name: str, error: ImportError) -> str:
+    named = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
+    if named is None:
+        return f"model {name!r} needs a library that cannot be imported: {_line(error)}"
+    package = "outrider" if named[1] in _OUR_EXTRAS else "pydantic-ai-slim"
+    return f"model {name!r} needs a library that is not installed: pip install '{package}[{named[1]}]'"
+
+
+def _what_to_set(name: str, error: UserError) -> str:
+    variables = dict.fromkeys(re.findall(r"`([A-Z][A-Z0-9_]+)`", str(error)))
+    if not variables:
+        return f"model {name!r} cannot be used: {_line(error)}"
+    return f"model {name!r} cannot be used: set {' or '.join(variables)} in the environment"
+
+
+_LOST = (
+    httpx.TransportError,
+    httpx2.TransportError,
+    ConnectionError,
+    TimeoutError,
+    asyncio.IncompleteReadError,
+    socket.gaierror,
+)
+_FINAL = (
+    ModelQuotaExceededError,  # comes as a 429, but waiting brings no credit
+    ModelRequestRejectedError,
+    RunCancelled,  # its subclass is a TimeoutError, and is our own deadline
+)
+
+
+def _try_the_next(error: Exception) -> bool:
+    # What is wrong with one provider's key, name or limits need not be wrong with the next one's.
+    return isinstance(error, (ModelAPIError, UnexpectedModelBehavior, *_LOST))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a model call failed: whether another try may help, when, and a line for people without secrets in it."""
+
+    transient: bool
+    retry_after_s: float | None
+    message: str
+
+
+def classify(error: BaseException) -> Failure:
+    """What a model call raised, as a `Failure`. Of several models that failed, one that may recover is enough."""
+    if isinstance(error, BaseExceptionGroup):
+        return _all_failed([classify(each) for each in error.exceptions])
+    transient = _is_transient(error)
+    wait = error.retry_after if transient and isinstance(error, ModelAPIError) else None
+    return Failure(transient, wait, _message(error))
+
+
+def _all_failed(members: list[Failure]) -> Failure:
+    hopeful = [member for member in members if member.transient]
+    waits = [member.retry_after_s for member in hopeful if member.retry_after_s is not None]
+    # The soonest of the waits that were asked for, but only if no model can be tried sooner.
+    soonest = min(waits) if waits and len(waits) == len(hopeful) else None
+    return Failure(bool(hopeful), soonest, "; then ".join(member.message for member in members))
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, _FINAL):
+        return False
+    if isinstance(error, ModelHTTPError) and not isinstance(error, ModelUnavailableError):
+        return error.status_code in (408, 409, 425, 429) or error.status_code >= 500
+    return isinstance(error, (ModelAPIError, *_LOST))
+
+
+def _message(error: BaseException) -> str:
+    match error:
+        case ModelHTTPError():
+            return f"{error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
+        case ModelTimeoutError():
+            return f"{error.model_name} did not answer in time: {_line(_root(error))}"
+        case ModelConnectionError(phase="read"):
+            return f"the connection to {error.model_name} broke off: {_line(_root(error))}"
+        case ModelConnectionError():
+            return f"{error.model_name} could not be reached: {_line(_root(error))}"
+        case UsageLimitExceeded():
+            return f"a limit of this run is used up: {_line(str(error).split('. Consider raising')[0])}"
+        case UnexpectedModelBehavior():
+            return f"the model's answer cannot be used: {_line(error)}"
+        case ModelAPIError():
+            return f"{error.model_name} failed: {_line(error)}"
+    return f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
+
+
+def _status(code: int) -> str:
+    return f"{code} {HTTPStatus(code).phrase}" if code in HTTPStatus.__members__.values() else str(code)
+
+
+def _provider_text(error: ModelHTTPError) -> str:
+    body = error.body
+    while isinstance(body, dict):
+        body = body.get("message") or body.get("error") or body.get("detail") or str(body)
+    return _line(body) if body else "no further word"
+
+
+def _root(error: BaseException) -> BaseException:
+    # "Connection error." is what the provider's library says; the reason is below it.
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _line(thing: object) -> str:
+    """Its text on one line, masked first and then clipped, so that no piece of a secret is left at the cut."""
+    text = mask_secrets(" ".join(str(thing).split()))
+    return text if len(text) <= _CLIP else text[: _CLIP - 1] + "…"
+
+
+_VALUE = r"[^\s\"'&,;}]+"
+_NAMES = r"(?:api[-_ ]?key|secret|passw(?:or)?d|[-_]token)"
+_SECRETS = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
+        (rf"(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?){_VALUE}", r"\1***"),
+        (rf"(\bbearer\s+)(?!tokens?\b|auth){_VALUE}", r"\1***"),
+        (r"\b[spr]k[-_][\w*.-]*[\w*]", "***"),
+        (r"\b(?:AIza|gh[pousr]_|github_pat_|gsk_|hf_|xox[abeprs]-|xai-|nvapi-)[\w-]{8,}", "***"),
+        (r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}", "***"),
+        (r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?", "***"),
+        (rf"(\b[\w-]*{_NAMES}(?: provided)?[\"']?\s*[:=]\s*[\"']?){_VALUE}", r"\1***"),
+        (r"([?&](?:key|token|auth|code|sig|signature)=)[^&\s\"'#]+", r"\1***"),
+        (r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", r"\1***@"),
+    )
+)
+
+
+def mask_secrets(text: str) -> str:
+    """The text with keys, bearer tokens, passwords and credentials in addresses replaced by `***`."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
