@@ -1,0 +1,1 @@
+"""What makes Outrider an agent: models, tools, subagents, turns, reports. The only room that knows `pydantic_ai`."""

@@ -1,0 +1,326 @@
+"""The registry's database: one writer, a few readers, transactions as plain functions of `tx`.
+
+`write` runs a whole function on the writer's thread; functions that wait there at the same moment share one commit,
+each in its own savepoint, and each caller is answered after the commit that holds its change. This module alone
+knows `aiosqlite`, begins, commits, and opens; it knows no table but `migrations`.
+"""
+
+import asyncio
+import fcntl
+import itertools
+import re
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import aiosqlite
+
+from background.errors import NewerDatabase, StorageUnavailable
+from background.limits import Limits
+from background.signals import Bell
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Row = sqlite3.Row
+Clock = Callable[[], int]
+
+READERS = 3
+DEFAULT_LIMITS = Limits()
+BUSY_TIMEOUT_MS = 5000
+FOREIGN_POLL_S = 0.1
+GROUP = 64  # functions that share a commit, at most
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
+
+
+class Tx:
+    """One transaction: the only way to the rows. `now` is its time, the same for all of it; `limits` are its bounds."""
+
+    def __init__(self, connection: sqlite3.Connection, now: int, limits: Limits, bell: Bell) -> None:
+        self._connection = connection
+        self._bell = bell
+        self.now = now
+        self.limits = limits
+        self.callbacks: list[Callable[[], None]] = []
+
+    def q(self, sql: str, **params: Any) -> list[Row]:
+        """All rows of a statement. Never a cursor: an open `returning` would make the commit fail."""
+        return self._connection.execute(sql, params).fetchall()
+
+    def one(self, sql: str, **params: Any) -> Row | None:
+        """The first row of a statement, or None."""
+        rows = self._connection.execute(sql, params).fetchall()
+        return rows[0] if rows else None
+
+    def value(self, sql: str, **params: Any) -> Any:
+        """The first column of the first row, or None."""
+        row = self.one(sql, **params)
+        return None if row is None else row[0]
+
+    def x(self, sql: str, **params: Any) -> int:
+        """Run a statement without `returning`; the number of rows it changed."""
+        return self._connection.execute(sql, params).rowcount
+
+    def after_commit(self, callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call this on the event loop once, and only if, this transaction has been committed."""
+        self.callbacks.append(partial(callback, *args, **kwargs))
+
+    def ring(self, topic: str) -> None:
+        """Wake those who wait for `topic`, after the commit."""
+        self.after_commit(self._bell.ring, topic)
+
+
+@dataclass
+class _Call:
+    """A function that waits for the writer, and the future of the caller who waits for it."""
+
+    function: Callable[[Tx], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    callbacks: list[Callable[[], None]] = field(default_factory=list)
+
+    def run(self, tx: Tx) -> None:
+        try:
+            self.result = self.function(tx)
+        except StopIteration as error:  # would end the future's own generator and hang its caller
+            self.error = RuntimeError("a transaction function raised StopIteration")
+            self.error.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, whose future it is
+            self.error = error
+        else:
+            self.callbacks = tx.callbacks
+
+    def answer(self) -> None:
+        """On the event loop. A caller that was canceled gets nothing; what it wrote stands all the same."""
+        if self.error is None:
+            for callback in self.callbacks:
+                callback()
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(_told(self.error))
+
+
+class _Connection(aiosqlite.Connection):
+    """aiosqlite's connection, with one method more: run a whole function on its thread."""
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        return await self._execute(function, self._conn, *args)
+
+
+class Database:
+    """The registry's file. `now` gives the time of transactions: microseconds, UTC."""
+
+    def __init__(self, path: Path, now: Clock = wall_clock, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.path = path
+        self.now = now
+        self.limits = limits
+        self.bell = Bell()
+        self._calls: deque[_Call] = deque()
+        self._draining = False
+        self._writer: _Connection | None = None
+        self._readers: list[_Connection] = []
+        self._next_reader: Iterator[_Connection] = iter(())
+        self._poll: asyncio.Task[None] | None = None
+
+    async def open(self) -> "Database":
+        """Open and migrate. Raises `NewerDatabase` for a file of a later version."""
+        await asyncio.to_thread(_prepare, self.path, self.now())
+        try:
+            self._writer = await _connect(self.path)
+            self._readers = [await _connect(self.path, "pragma query_only=on") for _ in range(READERS)]
+        except BaseException:
+            await self.close()
+            raise
+        self._next_reader = itertools.cycle(self._readers)
+        self._poll = asyncio.create_task(self._watch_others())
+        return self
+
+    async def close(self) -> None:
+        """Close all connections. The writer's thread is no daemon: without this the process does not end."""
+        if self._poll is not None:
+            self._poll.cancel()
+            await asyncio.gather(self._poll, return_exceptions=True)
+        for connection in filter(None, (*self._readers, self._writer)):
+            await connection.close()
+        self._readers, self._writer = [], None
+
+    async def write(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `function(tx, …)` as one transaction and return what it returned, after the commit.
+
+        It may run more than once, so it must change nothing but rows. What it raises is raised here, and nothing of
+        it is stored; `StorageUnavailable` where the file cannot be written now. Canceling the caller changes nothing.
+        """
+        if self._writer is None:
+            raise StorageUnavailable("the registry is closed")
+        call = _Call(lambda tx: function(tx, *args, **kwargs), asyncio.get_running_loop().create_future())
+        self._calls.append(call)
+        if not self._draining:
+            self._draining = True
+            self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, call.future.get_loop())))
+        return await call.future
+
+    async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `function(tx, …)` on a reader, over one snapshot; it cannot write."""
+        if not self._readers:
+            raise StorageUnavailable("the registry is closed")
+        tx_now = self.now()
+
+        def snapshot(connection: sqlite3.Connection) -> T:
+            with _transaction(connection, "begin"):
+                return function(Tx(connection, tx_now, self.limits, self.bell), *args, **kwargs)
+
+        try:
+            return await next(self._next_reader).run(snapshot)
+        except sqlite3.OperationalError as error:
+            raise _told(error) from error
+
+    def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """On the writer's thread: everybody who waits now, in one commit."""
+        calls = [self._calls.popleft() for _ in range(min(GROUP, len(self._calls)))]
+        if not self._together(connection, calls):
+            for call in calls:
+                self._alone(connection, call)
+        loop.call_soon_threadsafe(self._answer, calls)
+
+    def _answer(self, calls: list[_Call]) -> None:
+        """On the event loop: answer, after arranging that those who came meanwhile get their turn."""
+        self._draining = bool(self._calls)
+        if self._draining and self._writer is not None:
+            loop = asyncio.get_running_loop()
+            self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, loop)))
+        for call in calls:
+            call.answer()
+
+    def _together(self, connection: sqlite3.Connection, calls: list[_Call]) -> bool:
+        """One commit for all; False if that was impossible, and then nothing of it is stored and nobody answered."""
+        if len(calls) == 1:
+            return False
+        now = self.now()
+        try:
+            with _transaction(connection, "begin immediate"):
+                for call in calls:
+                    connection.execute("savepoint call")
+                    call.run(Tx(connection, now, self.limits, self.bell))
+                    if call.error is not None:
+                        if not connection.in_transaction:  # a full disk takes everybody's savepoints with it
+                            return _forget(calls)
+                        connection.execute("rollback to call")
+                    connection.execute("release call")
+        except sqlite3.Error:
+            return _forget(calls)
+        return True
+
+    def _alone(self, connection: sqlite3.Connection, call: _Call) -> None:
+        try:
+            with _transaction(connection, "begin immediate"):
+                call.run(Tx(connection, self.now(), self.limits, self.bell))
+                if call.error is not None:
+                    raise call.error
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            call.error = error
+
+    async def _watch_others(self) -> None:
+        """Another process's commit is heard of by looking: nothing else tells of it."""
+        seen = None
+        while self._writer is not None:
+            version = await self._writer.run(_data_version)
+            if seen is not None and version != seen:
+                self.bell.ring_all()
+            seen = version
+            await asyncio.sleep(FOREIGN_POLL_S)
+
+
+def _forget(calls: list[_Call]) -> bool:
+    for call in calls:
+        call.result, call.error, call.callbacks = None, None, []
+    return False
+
+
+def _told(error: BaseException) -> BaseException:
+    """What a caller can do something about: a file that cannot be used now is one kind, whatever SQLite calls it."""
+    if isinstance(error, sqlite3.OperationalError):
+        told = StorageUnavailable(str(error))
+        told.__cause__ = error
+        return told
+    return error
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    return connection.execute("pragma data_version").fetchone()[0]
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        if connection.in_transaction:
+            connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+async def _connect(path: Path, *pragmas: str) -> _Connection:
+    connection = _Connection(lambda: _open(path, *pragmas), iter_chunk_size=64)
+    await connection
+    return connection
+
+
+def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")  # before anything that could find the file locked
+    for pragma in ("pragma synchronous=full", "pragma foreign_keys=on", *pragmas):
+        connection.execute(pragma)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _prepare(path: Path, now: int) -> None:
+    """Switch to WAL and migrate, under a lock file: the switch itself does not heed the busy timeout."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path.touch(mode=0o600)
+        connection = _open(path)
+        try:
+            connection.execute("pragma journal_mode=wal")
+            migrate(connection, now)
+        finally:
+            connection.close()
+
+
+def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS) -> None:
+    """Bring the file up to this version, a numbered migration a transaction. Raises `NewerDatabase`."""
+    files = {int(file.name.split("_")[0]): file for file in sorted(folder.glob("[0-9]*.sql"))}
+    known = connection.execute("select 1 from sqlite_master where name = 'migrations'").fetchone()
+    done = connection.execute("select max(number) from migrations").fetchone()[0] if known else 0
+    if done > max(files):
+        raise NewerDatabase(
+            f"the data folder was written by a newer version (schema {done}; this one knows {max(files)})"
+        )
+    for number in sorted(set(files) - set(range(done + 1))):
+        with _transaction(connection, "begin immediate"):
+            for statement in _statements(files[number].read_text()):
+                connection.execute(statement)
+            connection.execute("insert into migrations values (?, ?, ?)", (number, files[number].stem, now))
+
+
+def _statements(script: str) -> list[str]:
+    """A script's statements; `executescript` would commit the transaction that they belong to."""
+    bare = re.sub(r"--[^\n]*", "", script)
+    return [statement for statement in bare.split(";") if statement.strip()]

@@ -1,0 +1,145 @@
+"""Delivery: which turn tells of a job's end. Owns `deliveries`, one row an attempt that has ended.
+
+Delivered is what a completed turn has seen, and nothing else is: attach makes a job part of a turn's stored input,
+and the turn's end delivers it or releases it. There is no other way.
+"""
+
+from background import queue
+from background.database import Row, Tx
+from background.limits import MINUTE
+from background.states import DELIVERY, guard
+
+TEXTLESS_AFTER = 3  # failed turns after which the block goes without its text
+GIVE_UP_AFTER = 6
+LONGEST_PAUSE = 60 * MINUTE
+
+
+def pending(tx: Tx, job_id: str, attempt: int, session: str) -> None:
+    """An attempt has ended: its session is to be told, once the report is done."""
+    tx.x(
+        "insert into deliveries (job_id, attempt, session, state, ended_at) values (:job, :attempt, :session, 'pending', :now)",
+        job=job_id,
+        attempt=attempt,
+        session=session,
+        now=tx.now,
+    )
+
+
+def ready(tx: Tx, job_id: str, attempt: int) -> bool:
+    """The attempt's report is done, it may be told. False if it was already."""
+    return bool(
+        tx.x(
+            "update deliveries set ready_at = :now where job_id = :job and attempt = :attempt and ready_at is null",
+            now=tx.now,
+            job=job_id,
+            attempt=attempt,
+        )
+    )
+
+
+def waiting(tx: Tx, session: str, *, fired_only: bool) -> list[Row]:
+    """What may be told in a session now, in order of completion: job_id, attempt, failed_turns.
+
+    `fired_only` for turns that Outrider began: held members of a batch wait for its join.
+    """
+    held = (
+        "and exists (select 1 from members m where m.job_id = d.job_id and m.attempt = d.attempt and m.generation is not null)"
+        if fired_only
+        else ""
+    )
+    return tx.q(
+        "select job_id, attempt, failed_turns from deliveries d where session = :session and state = 'pending' "
+        f"and ready_at is not null {held} order by ended_at, job_id",
+        session=session,
+    )
+
+
+def attach(tx: Tx, task_id: str, job_id: str) -> bool:
+    """A turn takes up the job's newest end. False if another turn has it, or it is not pending."""
+    return bool(
+        tx.x(
+            "update deliveries set state = 'attached', task_id = :task, last_error = null where job_id = :job and "
+            f"attempt = (select attempts from jobs where id = :job) and state in {guard(DELIVERY, 'attach')} "
+            "and ready_at is not null",
+            task=task_id,
+            job=job_id,
+        )
+    )
+
+
+def deliver(tx: Tx, task_id: str) -> None:
+    """The turn completed: what was attached to it is delivered."""
+    tx.x(
+        f"update deliveries set state = 'delivered', notified_at = :now where task_id = :task and state in {guard(DELIVERY, 'deliver')}",
+        task=task_id,
+        now=tx.now,
+    )
+
+
+def release(tx: Tx, task_id: str, why: str, *, nudge: bool) -> None:
+    """The turn ended otherwise: what was attached waits again, with a nudge due later, or is given up."""
+    rows = tx.q(
+        "update deliveries set state = 'pending', task_id = null, tries = tries + :failed, "
+        "failed_turns = failed_turns + :failed, last_error = :why "
+        f"where task_id = :task and state in {guard(DELIVERY, 'release')} returning job_id, attempt, failed_turns",
+        task=task_id,
+        why=why,
+        failed=int(nudge),
+    )
+    if not rows or not nudge:
+        return
+    tx.x(
+        "update deliveries set state = 'undeliverable' where failed_turns >= :limit and "
+        f"state in {guard(DELIVERY, 'give_up')} and session = (select session from tasks where id = :task)",
+        limit=GIVE_UP_AFTER,
+        task=task_id,
+    )
+    kept = [row for row in rows if row["failed_turns"] < GIVE_UP_AFTER]
+    if kept:
+        pause = min(MINUTE << max(row["failed_turns"] for row in kept) - 1, LONGEST_PAUSE)
+        queue.enqueue(
+            tx,
+            "nudge",
+            f"nudge:again:{task_id}",
+            params={"again": task_id, "jobs": sorted(row["job_id"] for row in kept)},
+            due_at=tx.now + pause,
+        )
+
+
+def drop(tx: Tx, job_id: str, attempt: int, why: str) -> None:
+    """An attempt that was not told and never will be: a later one takes its place."""
+    tx.x(
+        "update deliveries set state = 'undeliverable', last_error = :why where job_id = :job and attempt = :attempt "
+        f"and state in {guard(DELIVERY, 'give_up')}",
+        why=why,
+        job=job_id,
+        attempt=attempt,
+    )
+
+
+def held_up(tx: Tx, job_ids: list[str], why: str, *, tried: bool) -> None:
+    """A nudge for these could not be posted, or was not: say why they wait."""
+    for job_id in job_ids:
+        tx.x(
+            "update deliveries set tries = tries + :tried, last_error = :why where job_id = :job and state = 'pending'",
+            job=job_id,
+            why=why,
+            tried=int(tried),
+        )
+
+
+def attached_to(tx: Tx, task_id: str) -> list[str]:
+    """The jobs that a turn has taken up, delivered or not."""
+    return [
+        row["job_id"]
+        for row in tx.q("select job_id from deliveries where task_id = :task order by ended_at, job_id", task=task_id)
+    ]
+
+
+def undelivered(tx: Tx) -> Row:
+    """How many ends wait to be told, and the age of the oldest: count, oldest_at."""
+    row = tx.one(
+        "select count(*) as count, min(ended_at) as oldest_at from deliveries where state in ('pending', 'attached')"
+    )
+    assert row is not None
+    return row

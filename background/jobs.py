@@ -1,0 +1,384 @@
+"""Jobs: work that somebody in a session waits for. Owns `jobs`; a job's delivery and batch have owners of their own.
+
+A spawn is one transaction: the job, its batch, its `dispatch` run. A job ends by the road of `terminal.py` alone.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from background import batches, delivery, events, queue
+from background.database import Row, Tx
+from background.errors import Fault, not_found
+from background.sessions import Session
+from background.states import JOB, MOVE_TO, guard
+from background.times import rfc3339, rfc3339_or_none
+
+STATUSES = (*JOB, "input_required")  # what a client may ask for
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to send out. `tools` are fixed here, for good."""
+
+    description: str
+    prompt: str
+    subagent_type: str
+    tools: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        told = json.dumps([self.description, self.prompt, self.subagent_type])
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job with its present attempt's delivery and usage."""
+
+    id: str
+    owner: str
+    session: str
+    session_id: str
+    batch_id: str
+    subagent_type: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...]
+    attempts: int
+    task_id: str | None
+    status: str
+    reason: str | None
+    detail: str | None
+    canceled_by: str | None
+    partial: bool
+    excerpt: str
+    report_chars: int
+    indexed: bool
+    dismissed: bool
+    created_at: int
+    started_at: int | None
+    completed_at: int | None
+    delivery: str
+    delivery_task: str | None
+    delivery_tries: int
+    delivery_error: str | None
+    notified_at: int | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    tool_calls: int
+
+    @classmethod
+    def of(cls, row: Row) -> "Job":
+        made = {**dict(row), "tools": tuple(json.loads(row["tools"]))}
+        for flag in ("partial", "indexed", "dismissed"):
+            made[flag] = bool(made[flag])
+        return cls(**{name: made[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def ended(self) -> bool:
+        return self.completed_at is not None
+
+    def public(self) -> dict[str, Any]:
+        """JOB of the contract, without `prompt` and `report`."""
+        return {
+            "id": self.id,
+            "session": self.session_id,
+            "batch_id": self.batch_id,
+            "subagent_type": self.subagent_type,
+            "description": self.description,
+            "status": self.status,
+            "error": {"reason": self.reason, "message": self.detail} if self.reason else None,
+            "partial": self.partial,
+            "canceled_by": self.canceled_by,
+            "task_id": self.task_id,
+            "created_at": rfc3339(self.created_at),
+            "started_at": rfc3339_or_none(self.started_at),
+            "completed_at": rfc3339_or_none(self.completed_at),
+            "notified": self.delivery == "delivered",
+            "notified_at": rfc3339_or_none(self.notified_at),
+            "notified_in": self.delivery_task if self.delivery == "delivered" else None,
+            "delivery": {"state": self.delivery, "attempts": self.delivery_tries, "last_error": self.delivery_error},
+            "indexed": self.indexed,
+            "incognito": False,
+            "deterministic": False,
+            "dismissed": self.dismissed,
+            "attempts": self.attempts,
+            "usage": {
+                "requests": self.requests,
+                "input_tokens": self.input_tokens,
+                "output_tokens": self.output_tokens,
+                "tool_calls": self.tool_calls,
+            },
+            "report_chars": self.report_chars,
+            "excerpt": self.excerpt,
+        }
+
+
+_SELECT = (
+    "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
+    "coalesce(d.tries, 0) as delivery_tries, d.last_error as delivery_error, d.notified_at, "
+    "coalesce(t.requests, 0) as requests, coalesce(t.input_tokens, 0) as input_tokens, "
+    "coalesce(t.output_tokens, 0) as output_tokens, coalesce(t.tool_calls, 0) as tool_calls from jobs j "
+    "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
+    "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts"
+)
+
+
+def by_id(tx: Tx, job_id: str) -> Job:
+    row = tx.one(f"{_SELECT} where j.id = :id", id=job_id)
+    assert row is not None, job_id
+    return Job.of(row)
+
+
+def find(tx: Tx, owner: str, job_id: str) -> Job | None:
+    """The owner's job, or None; another's does not exist."""
+    row = tx.one(f"{_SELECT} where j.id = :id and j.owner = :owner", id=job_id, owner=owner)
+    return Job.of(row) if row else None
+
+
+def get(tx: Tx, owner: str, job_id: str) -> Job:
+    """The owner's job. Raises a `not_found` fault."""
+    job = find(tx, owner, job_id)
+    if job is None:
+        raise not_found("job")
+    return job
+
+
+def of_batch(tx: Tx, batch_id: str) -> list[Job]:
+    """The jobs that are members of a batch, oldest first."""
+    return [
+        Job.of(row)
+        for row in tx.q(
+            f"{_SELECT} where j.id in (select job_id from members where batch_id = :batch) order by j.created_at, j.id",
+            batch=batch_id,
+        )
+    ]
+
+
+def page(
+    tx: Tx,
+    owner: str,
+    *,
+    limit: int,
+    session: str | None = None,
+    status: str | None = None,
+    batch: str | None = None,
+    dismissed: bool | None = False,
+    before: tuple[int, str] | None = None,
+) -> list[Job]:
+    """The owner's jobs, newest first. `dismissed` None asks for both; `before` is the last (created_at, id) seen."""
+    wheres = ["j.owner = :owner"]
+    wheres += ["s.id = :session and s.owner = :owner"] if session is not None else []
+    wheres += ["j.status = :status"] if status is not None else []
+    wheres += ["j.batch_id = :batch"] if batch is not None else []
+    wheres += ["j.dismissed = :dismissed"] if dismissed is not None else []
+    wheres += ["(j.created_at, j.id) < (:at, :id)"] if before else []
+    at, last = before or (0, "")
+    rows = tx.q(
+        f"{_SELECT} where {' and '.join(wheres)} order by j.created_at desc, j.id desc limit :limit",
+        owner=owner,
+        session=session,
+        status=status,
+        batch=batch,
+        dismissed=dismissed,
+        at=at,
+        id=last,
+        limit=limit,
+    )
+    return [Job.of(row) for row in rows]
+
+
+def of_session(tx: Tx, session: str, *, running: bool) -> list[Job]:
+    """A session's jobs that have not ended, or all of them, oldest first."""
+    narrow = "and j.completed_at is null" if running else ""
+    return [
+        Job.of(row)
+        for row in tx.q(f"{_SELECT} where j.session = :session {narrow} order by j.created_at, j.id", session=session)
+    ]
+
+
+def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool) -> list[Job]:
+    """Send out jobs as one batch, all or none; each comes with its key, and a key that is there is the job it made.
+
+    Raises a `conflict` fault for a key with another prompt, and a `limit` fault (`QUEUE_LIMIT`) over the queue's bound.
+    """
+    found = [_existing(tx, session.owner, key, spec) for key, spec in specs]
+    fresh = [pair for pair, job in zip(specs, found, strict=True) if job is None]
+    if fresh:
+        _check_room(tx, session.owner, len(fresh))
+        batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
+    made = iter([_insert(tx, session, batch_id, key, spec) for key, spec in fresh])
+    return [job or next(made) for job in found]
+
+
+def _existing(tx: Tx, owner: str, key: str, spec: Spec) -> Job | None:
+    row = tx.one("select id, fingerprint from jobs where owner = :owner and key = :key", owner=owner, key=key)
+    if row is None:
+        return None
+    if row["fingerprint"] != spec.fingerprint:
+        raise Fault("conflict", "This key was used for another job.", key=key.rpartition(":")[2])
+    return by_id(tx, row["id"])
+
+
+def _check_room(tx: Tx, owner: str, wanted: int) -> None:
+    waiting = tx.value("select count(*) from jobs where owner = :owner and status = 'queued'", owner=owner)
+    if waiting + wanted > tx.limits.max_queued_jobs:
+        raise Fault(
+            "limit",
+            f"{waiting} of your jobs wait already and {wanted} more would pass the limit of {tx.limits.max_queued_jobs}; "
+            "nothing was sent out.",
+            reason="QUEUE_LIMIT",
+            limit=tx.limits.max_queued_jobs,
+        )
+
+
+def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec) -> Job:
+    job_id = f"bg-{secrets.token_hex(6)}"
+    tx.x(
+        "insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
+        "status, created_at) values (:id, :owner, :session, :batch, :key, :fingerprint, :type, :description, :prompt, "
+        ":tools, 'queued', :now)",
+        id=job_id,
+        owner=session.owner,
+        session=session.uid,
+        batch=batch_id,
+        key=key,
+        fingerprint=spec.fingerprint,
+        type=spec.subagent_type,
+        description=spec.description,
+        prompt=spec.prompt,
+        tools=json.dumps(spec.tools),
+        now=tx.now,
+    )
+    return _sent_out(tx, job_id, batch_id, attempt=1)
+
+
+def _sent_out(tx: Tx, job_id: str, batch_id: str, attempt: int) -> Job:
+    batches.add(tx, batch_id, job_id, attempt)
+    queue.enqueue(tx, "dispatch", f"dispatch:{job_id}:{attempt}", params={"job": job_id, "attempt": attempt})
+    return tell(tx, job_id, "background.queued")
+
+
+def tell(tx: Tx, job_id: str, name: str) -> Job:
+    """Publish the job as it is now."""
+    job = by_id(tx, job_id)
+    events.emit(tx, job.owner, job.session, name, job.public())
+    return job
+
+
+def dispatched(tx: Tx, job_id: str, task_id: str) -> bool:
+    """The post of the present attempt was accepted as this task."""
+    return bool(
+        tx.x(
+            "update jobs set task_id = :task where id = :id and task_id is null and status = 'queued'",
+            task=task_id,
+            id=job_id,
+        )
+    )
+
+
+def begin(tx: Tx, task_id: str) -> None:
+    """The job's task begins, if this is a job's task."""
+    row = tx.one(
+        f"update jobs set status = 'running', started_at = :now where task_id = :task and status in {guard(JOB, 'begin')} returning id",
+        task=task_id,
+        now=tx.now,
+    )
+    if row:
+        tell(tx, row["id"], "background.started")
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job ends: `status`, and what comes with it."""
+
+    status: str
+    reason: str | None = None
+    detail: str | None = None
+    canceled_by: str | None = None
+    partial: bool = False
+    excerpt: str = ""
+    report_chars: int = 0
+
+
+def end(tx: Tx, job_id: str, task_id: str | None, how: JobEnd) -> bool:
+    """End the job's present attempt, which runs as `task_id`; False if it has ended or another attempt runs.
+
+    What follows is in the same commit: its delivery, its batch, its `report` run, its event.
+    """
+    row = tx.one(
+        "update jobs set status = :status, reason = :reason, detail = :detail, canceled_by = :by, partial = :partial, "
+        "excerpt = :excerpt, report_chars = :chars, completed_at = :now where id = :id and task_id is :task "
+        f"and status in {guard(JOB, MOVE_TO[how.status])} returning batch_id, attempts, session",
+        id=job_id,
+        task=task_id,
+        status=how.status,
+        reason=how.reason,
+        detail=how.detail,
+        by=how.canceled_by,
+        partial=how.partial,
+        excerpt=how.excerpt,
+        chars=how.report_chars,
+        now=tx.now,
+    )
+    if row is None:
+        return False
+    delivery.pending(tx, job_id, row["attempts"], row["session"])
+    batches.member_ended(tx, row["batch_id"], job_id, row["attempts"], how.status)
+    queue.enqueue(
+        tx, "report", f"report:{job_id}:{row['attempts']}", params={"job": job_id, "attempt": row["attempts"]}
+    )
+    tell(tx, job_id, "background.completed")
+    return True
+
+
+def report_done(tx: Tx, job_id: str, attempt: int) -> None:
+    """The report run of an attempt is through: it may be told, and its batch may be complete."""
+    batch_id = tx.value(
+        "select batch_id from members where job_id = :job and attempt = :attempt", job=job_id, attempt=attempt
+    )
+    if delivery.ready(tx, job_id, attempt):
+        batches.check(tx, batch_id)
+
+
+def indexed(tx: Tx, job_id: str, attempt: int) -> None:
+    """The attempt's report stands in the knowledge store."""
+    tx.x("update jobs set indexed = 1 where id = :id and attempts = :attempt", id=job_id, attempt=attempt)
+
+
+def retry(tx: Tx, owner: str, job_id: str) -> Job:
+    """A new attempt of an ended job, with the stored prompt, in a batch of its own. Raises `not_found`, `conflict`, `limit`."""
+    job = get(tx, owner, job_id)
+    if not job.ended:
+        raise Fault("conflict", f"The job is {job.status}; only an ended job can be retried.", status=job.status)
+    if job.delivery == "attached":
+        raise Fault(
+            "conflict", "A turn is telling of this job just now; retry it when that has ended.", status=job.status
+        )
+    _check_room(tx, owner, 1)
+    batch_id = f"{job_id}:{job.attempts + 1}"
+    delivery.drop(tx, job_id, job.attempts, "Retried before it was told.")
+    batches.withdraw(tx, job_id, job.attempts)
+    batches.open_batch(tx, batch_id, owner, job.session, closed=True)
+    tx.x(
+        "update jobs set status = 'queued', attempts = attempts + 1, batch_id = :batch, task_id = null, reason = null, "
+        "detail = null, canceled_by = null, partial = 0, excerpt = '', report_chars = 0, indexed = 0, dismissed = 0, "
+        f"started_at = null, completed_at = null where id = :id and status in {guard(JOB, 'retry')}",
+        id=job_id,
+        batch=batch_id,
+    )
+    return _sent_out(tx, job_id, batch_id, job.attempts + 1)
+
+
+def dismiss(tx: Tx, owner: str, job_id: str) -> Job:
+    """Hide an ended job from the panel. Raises `not_found` and `conflict` faults."""
+    job = get(tx, owner, job_id)
+    if not job.ended:
+        raise Fault("conflict", f"The job is {job.status}; only an ended job can be dismissed.", status=job.status)
+    tx.x("update jobs set dismissed = 1 where id = :id", id=job_id)
+    return by_id(tx, job_id)

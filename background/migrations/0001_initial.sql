@@ -1,0 +1,264 @@
+-- The registry: everything that must change together. Times are microseconds, UTC.
+--
+--   sessions ──< tasks ──< runs            a session's turns are tasks; a turn's work is a run in the one queue
+--       │          ├──── results           what the task ended with: written once, with the end itself
+--       │          ├──< checkpoints        how far the turn has come: its input, each answer, each tool's result
+--       │          ├──< receipts           which message made it: (owner, message id) is taken once
+--       │          └──< revisions          each committed change of state …
+--       │                  └─ views, journal   … brought to the read side by the projector
+--       ├──< messages                      the log: what was said, in order
+--       ├──< events                        what the console hears
+--       └──< jobs >── members ──> batches ──< joins
+--              │                         work that somebody in the session waits for, and how it comes back
+--              └──< deliveries          which turn tells of an attempt's end
+--   workers                                who runs turns, and when it was last heard of
+--
+-- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled.
+-- A run's: waiting (behind another in its lane) → queued → running → done | failed | canceled; running → queued on a retry.
+-- A job's: queued → running → completed | failed | canceled; then its delivery: pending → attached → delivered.
+-- Ends are first write wins: each is one guarded statement, and zero rows back means that another was first.
+
+create table migrations (
+    number integer primary key,
+    name text not null,
+    applied_at integer not null
+);
+
+create table sessions (
+    uid text primary key,                       -- never used again, so an id that was erased and made anew is another session
+    owner text not null,
+    id text not null,
+    kind text not null check (kind in ('chat', 'background')),
+    title text not null default '',
+    unattended integer not null default 0 check (unattended >= 0),  -- turns in a row that Outrider began by itself
+    created_at integer not null,
+    updated_at integer not null,
+    unique (owner, id)
+);
+create index sessions_by_age on sessions (owner, kind, updated_at desc, uid);
+
+create table tasks (
+    id text primary key,
+    owner text not null,
+    session text not null references sessions (uid),
+    profile text not null,
+    origin text not null check (origin in ('user', 'background', 'background-resume')),
+    cause text,                                 -- the job (background), or the job or batch (background-resume) behind it
+    state text not null check (state in ('submitted', 'working', 'completed', 'failed', 'canceled')),
+    reason text,                                -- why it failed, in the words of the contract
+    detail text,                                -- the same for people
+    folded_into text,                           -- the running turn that took up this nudge
+    revision integer not null default 1 check (revision > 0),
+    requests integer not null default 0,
+    input_tokens integer not null default 0,
+    output_tokens integer not null default 0,
+    tool_calls integer not null default 0,
+    created_at integer not null,
+    started_at integer,
+    ended_at integer,
+    check ((ended_at is null) = (state in ('submitted', 'working'))),
+    check ((reason is null) or (state = 'failed'))
+);
+create index tasks_open on tasks (owner) where ended_at is null;
+create index tasks_of_session on tasks (session, created_at);
+
+create table receipts (
+    owner text not null,
+    message_id text not null,
+    fingerprint text not null,
+    task_id text not null references tasks (id),
+    primary key (owner, message_id)
+) without rowid;
+
+create table revisions (
+    task_id text not null references tasks (id),
+    revision integer not null,
+    state text not null,
+    at integer not null,
+    primary key (task_id, revision)
+) without rowid;
+
+create table results (
+    task_id text primary key references tasks (id),
+    artifacts text not null,                    -- a JSON list of protocol artifacts; [] is "ended with nothing", not "lost"
+    partial text,                               -- what text there was when the run failed
+    created_at integer not null
+) without rowid;
+
+create table checkpoints (
+    task_id text not null references tasks (id),
+    name text not null,                         -- input, model:N, tool:N:CALL_ID, fold:N; after the end: transcript
+    content text not null,
+    created_at integer not null,
+    primary key (task_id, name)
+) without rowid;
+
+create table runs (
+    id integer primary key autoincrement,       -- the order of arrival
+    kind text not null check (kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join')),
+    key text not null unique,                   -- enqueueing twice is once
+    lane text,                                  -- one at a time, oldest first
+    task_id text references tasks (id),
+    params text not null default '{}',
+    state text not null check (state in ('waiting', 'queued', 'running', 'done', 'failed', 'canceled')),
+    due_at integer not null,
+    attempt integer not null default 0,         -- the fence: who holds an older one may not write
+    tries integer not null default 0,           -- claims since the last new checkpoint
+    spent integer not null default 0,           -- run time under a live lease
+    worker text,
+    leased_at integer,
+    lease_until integer,
+    last_error text,
+    created_at integer not null,
+    ended_at integer,
+    check ((ended_at is null) = (state in ('waiting', 'queued', 'running'))),
+    check ((lease_until is not null) = (state = 'running')),
+    check ((worker is not null) = (state = 'running'))
+);
+create index runs_due on runs (kind, due_at, id) where state = 'queued';
+create index runs_leased on runs (lease_until) where state = 'running';
+create index runs_lane on runs (lane, id) where ended_at is null;
+create unique index runs_lane_head on runs (lane) where state in ('queued', 'running');
+create unique index runs_open_of_task on runs (task_id) where ended_at is null;
+
+create table messages (
+    id integer primary key autoincrement,
+    session text not null references sessions (uid),
+    task_id text references tasks (id),
+    role text not null check (role in ('user', 'agent')),
+    kind text not null check (kind in ('user', 'agent', 'notification', 'nudge', 'notice')),
+    text text not null,                         -- empty for an agent's answer, which is read from its result
+    content text,                               -- the protocol message as it was sent
+    job_ids text not null default '[]',
+    created_at integer not null
+);
+create index messages_of_session on messages (session, id);
+create index messages_of_task on messages (task_id, id);
+
+create table batches (
+    id text primary key,                        -- the turn that sent the jobs out, or its own
+    owner text not null,
+    session text not null references sessions (uid),
+    generation integer not null default 0,      -- joins so far
+    first_end_at integer,
+    closed_at integer,
+    created_at integer not null
+);
+
+create table jobs (
+    id text primary key,
+    owner text not null,
+    session text not null references sessions (uid),
+    batch_id text not null references batches (id),
+    key text not null,                          -- the caller's, or the step that spawned it
+    fingerprint text not null,
+    subagent_type text not null,
+    description text not null,
+    prompt text not null,
+    tools text not null,                        -- a JSON list, fixed at spawn
+    attempts integer not null default 1,
+    task_id text references tasks (id),
+    status text not null check (status in ('queued', 'running', 'completed', 'failed', 'canceled')),
+    reason text,
+    detail text,
+    canceled_by text check (canceled_by in ('user', 'agent', 'plugin')),
+    partial integer not null default 0 check (partial in (0, 1)),
+    excerpt text not null default '',
+    report_chars integer not null default 0,
+    indexed integer not null default 0 check (indexed in (0, 1)),
+    dismissed integer not null default 0 check (dismissed in (0, 1)),
+    created_at integer not null,
+    started_at integer,
+    completed_at integer,
+    unique (owner, key),
+    check ((completed_at is null) = (status in ('queued', 'running'))),
+    check ((canceled_by is null) or (status = 'canceled')),
+    check ((reason is null) or (status = 'failed'))
+);
+create index jobs_by_age on jobs (owner, created_at desc, id desc);
+create index jobs_of_session on jobs (session, created_at desc, id desc);
+create index jobs_by_status on jobs (owner, status, created_at desc, id desc);
+create index jobs_queued on jobs (owner) where status = 'queued';
+create index jobs_task on jobs (task_id);
+
+create table deliveries (
+    job_id text not null references jobs (id),
+    attempt integer not null,
+    session text not null references sessions (uid),
+    state text not null check (state in ('pending', 'attached', 'delivered', 'undeliverable')),
+    task_id text references tasks (id),         -- the turn it is attached to, or was delivered by
+    tries integer not null default 0,           -- posts and turns that failed
+    failed_turns integer not null default 0,
+    last_error text,
+    ready_at integer,                           -- its report run is done: it may be told
+    notified_at integer,
+    ended_at integer not null,
+    primary key (job_id, attempt),
+    check ((task_id is not null) = (state in ('attached', 'delivered'))),
+    check ((notified_at is not null) = (state = 'delivered'))
+) without rowid;
+create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';
+create index deliveries_attached on deliveries (task_id) where state = 'attached';
+
+create table members (
+    batch_id text not null references batches (id),
+    job_id text not null references jobs (id),
+    attempt integer not null,
+    status text check (status in ('completed', 'failed', 'canceled')),  -- null while it is out
+    generation integer,                         -- the join that told it, or was to tell it
+    withdrawn integer not null default 0 check (withdrawn in (0, 1)),   -- a retry took it into a batch of its own
+    primary key (batch_id, job_id, attempt)
+) without rowid;
+create index members_of_job on members (job_id, attempt);
+
+create table joins (
+    batch_id text not null references batches (id),
+    generation integer not null,
+    task_id text references tasks (id),         -- the nudge's task, once it was posted
+    counts text not null,
+    at integer not null,
+    primary key (batch_id, generation)
+) without rowid;
+
+create table views (
+    task_id text primary key references tasks (id),
+    owner text not null,
+    session text not null,
+    revision integer not null,
+    state text not null,
+    at integer not null
+) without rowid;
+
+create table journal (
+    task_id text not null references tasks (id),
+    revision integer not null,
+    number integer not null,
+    kind text not null check (kind in ('status', 'artifact')),
+    state text not null,
+    artifact integer,                           -- its place in the result
+    at integer not null,
+    primary key (task_id, revision, number)
+) without rowid;
+
+create table unprojected (
+    task_id text primary key references tasks (id)
+) without rowid;
+
+create table events (
+    id integer primary key autoincrement,
+    owner text not null,
+    session text not null references sessions (uid),
+    name text not null,
+    data text not null,
+    created_at integer not null
+);
+create index events_of_owner on events (owner, id);
+
+create table workers (
+    id text primary key,
+    host text not null,
+    pid integer not null,
+    started_at integer not null,
+    beat_at integer not null,
+    swept_at integer not null
+);

@@ -1,0 +1,211 @@
+"""Runs: the one queue for everything that must happen, and the one owner of the table `runs`.
+
+A key makes enqueueing twice once; a lane lets one run at a time through, oldest first; a lease says who works, and
+the attempt number is the fence that keeps out whoever worked before. It decides nothing about what a run means.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from background.database import Row, Tx
+from background.errors import LeaseLost
+from background.states import RUN, guard
+
+SWEEP_LIMIT = 50
+
+
+@dataclass(frozen=True)
+class Run:
+    """A claimed run, as its worker holds it."""
+
+    id: int
+    kind: str
+    lane: str | None
+    task_id: str | None
+    params: dict[str, Any]
+    attempt: int
+    tries: int
+    spent: int
+    created_at: int
+
+    @classmethod
+    def of(cls, row: Row) -> "Run":
+        picked = {name: row[name] for name in cls.__dataclass_fields__ if name != "params"}
+        return cls(params=json.loads(row["params"]), **picked)
+
+
+def enqueue(
+    tx: Tx,
+    kind: str,
+    key: str,
+    *,
+    lane: str | None = None,
+    task_id: str | None = None,
+    params: dict[str, Any] | None = None,
+    due_at: int | None = None,
+) -> bool:
+    """Put a run into the queue; False if its key is there already. Behind another in its lane it is `waiting`."""
+    added = tx.x(
+        "insert into runs (kind, key, lane, task_id, params, state, due_at, created_at) values (:kind, :key, :lane, "
+        ":task_id, :params, case when exists (select 1 from runs where lane = :lane and ended_at is null) "
+        "then 'waiting' else 'queued' end, :due_at, :now) on conflict (key) do nothing",
+        kind=kind,
+        key=key,
+        lane=lane,
+        task_id=task_id,
+        params=json.dumps(params or {}),
+        due_at=tx.now if due_at is None else due_at,
+        now=tx.now,
+    )
+    tx.ring("runs")
+    return added == 1
+
+
+def claim(tx: Tx, worker: str, kind: str, room: int) -> list[Run]:
+    """Take up to `room` due runs of a kind, oldest first. Each claim is a new attempt."""
+    rows = tx.q(
+        "update runs set state = 'running', worker = :worker, attempt = attempt + 1, tries = tries + 1, "
+        "leased_at = :now, lease_until = :now + :lease where id in (select id from runs where state = 'queued' "
+        f"and kind = :kind and due_at <= :now order by due_at, id limit :room) and state in {guard(RUN, 'claim')} "
+        "returning *",
+        worker=worker,
+        kind=kind,
+        room=room,
+        now=tx.now,
+        lease=tx.limits.lease,
+    )
+    return sorted(map(Run.of, rows), key=lambda run: run.id)
+
+
+def due(tx: Tx, kinds: tuple[str, ...]) -> int | None:
+    """When the next run of these kinds is due, or None when nothing is queued."""
+    times = [
+        tx.value("select due_at from runs where state = 'queued' and kind = :kind order by due_at limit 1", kind=kind)
+        for kind in kinds
+    ]
+    return min((time for time in times if time is not None), default=None)
+
+
+def renew(tx: Tx, worker: str) -> set[tuple[int, int]]:
+    """Move on all leases of a worker. Returns what it still holds, as (run, attempt)."""
+    rows = tx.q(
+        "update runs set spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
+        "where worker = :worker and state = 'running' and lease_until >= :now returning id, attempt",
+        worker=worker,
+        now=tx.now,
+        lease=tx.limits.lease,
+    )
+    return {(row["id"], row["attempt"]) for row in rows}
+
+
+def held(tx: Tx, worker: str) -> set[tuple[int, int]]:
+    """What a worker holds, as (run, attempt)."""
+    rows = tx.q("select id, attempt from runs where worker = :worker and state = 'running'", worker=worker)
+    return {(row["id"], row["attempt"]) for row in rows}
+
+
+def progress(tx: Tx, run: Run) -> None:
+    """The run has come a step further: its lease moves on and its tries begin anew. Raises `LeaseLost`."""
+    moved = tx.x(
+        "update runs set tries = 0, spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
+        "where id = :id and attempt = :attempt and state = 'running'",
+        id=run.id,
+        attempt=run.attempt,
+        now=tx.now,
+        lease=tx.limits.lease,
+    )
+    if not moved:
+        raise LeaseLost
+
+
+def fence(tx: Tx, run: Run) -> None:
+    """Nothing, while this attempt holds the run. Raises `LeaseLost` otherwise."""
+    if not tx.one(
+        "select 1 from runs where id = :id and attempt = :attempt and state = 'running'", id=run.id, attempt=run.attempt
+    ):
+        raise LeaseLost
+
+
+def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = None, counts: bool = True) -> bool:
+    """Give a run back to the queue. `counts=False` for a clean hand-back, which is no try."""
+    released = tx.x(
+        "update runs set state = 'queued', worker = null, lease_until = null, leased_at = null, due_at = :due_at, "
+        "tries = tries - :back, last_error = coalesce(:error, last_error) "
+        f"where id = :id and attempt = :attempt and state in {guard(RUN, 'release')}",
+        id=run.id,
+        attempt=run.attempt,
+        due_at=tx.now if due_at is None else due_at,
+        back=0 if counts else 1,
+        error=error,
+    )
+    tx.ring("runs")
+    return released == 1
+
+
+def finish(tx: Tx, run: Run, state: str = "done") -> bool:
+    """End a run that this attempt holds; False if another was first."""
+    row = tx.one(
+        f"{_END} and attempt = :attempt and state = 'running' returning lane",
+        id=run.id,
+        state=state,
+        now=tx.now,
+        attempt=run.attempt,
+    )
+    return _vacate(tx, row)
+
+
+def withdraw(tx: Tx, run_id: int, state: str) -> bool:
+    """End a run whoever holds it: the cancel's and the sweep's way. False if it has ended."""
+    row = tx.one(f"{_END} and ended_at is null returning lane", id=run_id, state=state, now=tx.now)
+    tx.ring("ended")
+    return _vacate(tx, row)
+
+
+def open_run_of(tx: Tx, task_id: str) -> Row | None:
+    """The unfinished run of a task, or None."""
+    return tx.one("select * from runs where task_id = :task_id and ended_at is null", task_id=task_id)
+
+
+def cancel_key(tx: Tx, key: str) -> bool:
+    """Withdraw a run by its key, if it has not ended."""
+    row = tx.one("select id from runs where key = :key and ended_at is null", key=key)
+    return row is not None and withdraw(tx, row["id"], "canceled")
+
+
+def expired(tx: Tx) -> list[Row]:
+    """Runs whose lease has run out, the oldest first, `SWEEP_LIMIT` at most."""
+    return tx.q(
+        "select * from runs where state = 'running' and lease_until < :now order by lease_until limit :limit",
+        now=tx.now,
+        limit=SWEEP_LIMIT,
+    )
+
+
+def depth(tx: Tx) -> list[Row]:
+    """What waits and works, a row a kind: kind, queued, waiting, running, oldest_due_at."""
+    return tx.q(
+        "select kind, sum(state = 'queued') as queued, sum(state = 'waiting') as waiting, "
+        "sum(state = 'running') as running, min(case when state = 'queued' then due_at end) as oldest_due_at "
+        "from runs where ended_at is null group by kind order by kind"
+    )
+
+
+_END = (
+    "update runs set state = :state, ended_at = :now, worker = null, lease_until = null, "
+    "spent = spent + case when leased_at is null then 0 else :now - leased_at end, leased_at = null where id = :id"
+)
+
+
+def _vacate(tx: Tx, ended: Row | None) -> bool:
+    """The next of the lane comes to its head."""
+    if ended is None:
+        return False
+    if ended["lane"] is not None:
+        tx.x(
+            f"update runs set state = 'queued' where id = (select min(id) from runs where lane = :lane and ended_at is null) "
+            f"and state in {guard(RUN, 'promote')}",
+            lane=ended["lane"],
+        )
+    tx.ring("runs")
+    return True

@@ -1,0 +1,250 @@
+"""The worker: claims due runs, has their handlers run, keeps their leases, takes over what others left behind.
+
+It knows no kind of work: a handler is found by the run's kind. A process claims only kinds it has handlers for; one
+without turns neither counts as a live worker nor sweeps. Owns `workers`.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from background import queue, terminal
+from background.database import Database, Row, Tx
+from background.errors import LeaseLost, StorageUnavailable, TryAgain
+from background.limits import SECOND
+from background.queue import Run
+from background.terminal import Outcome
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+SWEEP_S = 5.0
+BACKOFF_S = (0.5, 60.0)  # first and longest pause after a handler failed
+JITTER = 0.2
+TURNS = ("turn", "job")  # what a live worker runs; the rest follows from it
+
+
+@dataclass(frozen=True)
+class Handler:
+    """How a kind of run is worked on. `pool` names the slots that it shares with other kinds.
+
+    `run` ends the run itself, in the transaction that stores what came of it. It may raise `TryAgain`; `LeaseLost`
+    passes through it; any other exception is logged with an id and tried again, a turn's up to its tries.
+    """
+
+    run: Callable[[Run], Awaitable[None]]
+    pool: str
+
+
+class Worker:
+    """Works until it is stopped. `pools` are the slots by name."""
+
+    def __init__(self, db: Database, handlers: Mapping[str, Handler], pools: Mapping[str, int]) -> None:
+        self.id = secrets.token_hex(6)
+        self._db = db
+        self._handlers = handlers
+        self._pools = pools
+        self._work: dict[tuple[int, int], tuple[str, asyncio.Task[None]]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._runs_turns = any(kind in TURNS for kind in handlers)
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Returns once this worker is known to be live, and has taken over what had been left behind."""
+        if self._runs_turns:
+            await self._db.write(_register, self.id)
+            await self._sweep()
+            self._loops.append(asyncio.create_task(self._sweep_forever()))
+        self._loops += [
+            asyncio.create_task(loop()) for loop in (self._claim_forever, self._renew_forever, self._watch_ends)
+        ]
+
+    async def stop(self, grace_s: float) -> None:
+        """Claim nothing more, let work finish within `grace_s` seconds, and hand the rest back to the queue."""
+        self._stopping = True
+        self._loops[-3].cancel()
+        running = [task for _, task in self._work.values()]
+        if running:
+            await asyncio.wait(running, timeout=grace_s)
+        for _, task in list(self._work.values()):
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        if self._runs_turns:
+            await self._db.write(_deregister, self.id)
+
+    # -- claiming
+
+    async def _claim_forever(self) -> None:
+        with self._db.bell.listen("runs") as ear:
+            while True:
+                pause = await self._guarded(self._claim_all, POLL_S)
+                await ear.wait(pause)
+
+    async def _claim_all(self) -> float:
+        """Claim what there is room for. Returns the seconds until the next look."""
+        room = self._room()
+        runs, next_due = await self._db.write(_claim, self.id, room) if room else ([], None)
+        for run in runs:
+            task = asyncio.create_task(self._run(run))
+            self._work[run.id, run.attempt] = (run.kind, task)
+            task.add_done_callback(lambda _, key=(run.id, run.attempt): self._free(key))
+        if next_due is None:
+            return POLL_S
+        return min(POLL_S, max(0.0, (next_due - self._db.now()) / SECOND))
+
+    def _room(self) -> dict[str, int]:
+        """Free slots a kind; a kind whose pool is full is not asked for."""
+        room = dict(self._pools)
+        for kind, _ in self._work.values():
+            room[self._handlers[kind].pool] -= 1
+        return {kind: room[handler.pool] for kind, handler in self._handlers.items() if room[handler.pool] > 0}
+
+    def _free(self, key: tuple[int, int]) -> None:
+        self._work.pop(key, None)
+        self._db.bell.ring("runs")
+
+    # -- working
+
+    async def _run(self, run: Run) -> None:
+        try:
+            await self._handlers[run.kind].run(run)
+        except LeaseLost:
+            log.info("run %s (%s) attempt %s is over: another has it, or it has ended", run.id, run.kind, run.attempt)
+        except asyncio.CancelledError:
+            if self._stopping:
+                await self._db.write(queue.release, run, counts=False)
+        except TryAgain as again:
+            await self._give_back(run, again.after_s, str(again))
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("run %s (%s) attempt %s failed, error %s", run.id, run.kind, run.attempt, error_id)
+            await self._give_back(run, backoff(run.tries), f"internal error {error_id}")
+
+    async def _give_back(self, run: Run, after_s: float, why: str) -> None:
+        """Back to the queue, or to its end: a turn has a number of tries, what follows from it has none."""
+        if run.kind in TURNS and run.tries >= self._db.limits.max_attempts:
+            await self._db.write(terminal.settle, run, _exhausted(run.tries, why))
+        else:
+            await self._db.write(queue.release, run, due_at=self._db.now() + int(after_s * SECOND), error=why)
+
+    # -- leases
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._db.limits.lease / SECOND / 3)
+            await self._guarded(self._renew, None)
+
+    async def _renew(self) -> None:
+        self._drop_all_but(await self._db.write(_beat, self.id))
+
+    async def _watch_ends(self) -> None:
+        """What was canceled, here or in another process, is stopped as soon as it is heard of."""
+        with self._db.bell.listen("ended") as ear:
+            while True:
+                await ear.wait()
+                await self._guarded(self._look_for_ends, None)
+
+    async def _look_for_ends(self) -> None:
+        known = set(self._work)
+        still = await self._db.read(queue.held, self.id)
+        self._drop_all_but(still | (set(self._work) - known))
+
+    def _drop_all_but(self, held: set[tuple[int, int]]) -> None:
+        for key, (_, task) in list(self._work.items()):
+            if key not in held:
+                task.cancel()
+
+    # -- taking over
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self._guarded(self._sweep, None)
+
+    async def _sweep(self) -> None:
+        for note in await self._db.write(sweep, self.id):
+            log.warning(note)
+
+    async def _guarded(self, step: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        """A loop outlives a storage that cannot be used for a while."""
+        try:
+            return await step()
+        except StorageUnavailable as error:
+            log.warning("worker %s waits for the storage: %s", self.id, error)
+            await asyncio.sleep(POLL_S)
+            return otherwise
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait after the `tries`-th failure: doubling, bounded, with a jitter of a fifth."""
+    first, longest = BACKOFF_S
+    return min(first * 2 ** (tries - 1), longest) * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _claim(tx: Tx, worker: str, room: dict[str, int]) -> tuple[list[Run], int | None]:
+    runs = [run for kind, free in room.items() for run in queue.claim(tx, worker, kind, free)]
+    return runs, queue.due(tx, tuple(room))
+
+
+def _exhausted(tries: int, why: str) -> Outcome:
+    return Outcome(
+        "failed", reason="ATTEMPTS_EXHAUSTED", detail=f"It was tried {tries} times without getting further ({why})."
+    )
+
+
+def sweep(tx: Tx, worker: str) -> list[str]:
+    """Take over runs whose lease has run out. Returns a line for the log for each."""
+    tx.x("update workers set swept_at = :now where id = :id", now=tx.now, id=worker)
+    return [_take_over(tx, row) for row in queue.expired(tx)]
+
+
+def _take_over(tx: Tx, row: Row) -> str:
+    run = Run.of(row)
+    if run.kind in TURNS and tx.now - row["lease_until"] > tx.limits.resume_max_age:
+        detail = "It was interrupted too long ago to be taken up again; a retry runs it anew."
+        terminal.settle_expired(tx, run.id, run.task_id or "", Outcome("failed", reason="INTERRUPTED", detail=detail))
+        return f"run {run.id} ({run.kind}) was interrupted long ago and has been ended"
+    if run.kind in TURNS and run.tries >= tx.limits.max_attempts:
+        outcome = _exhausted(run.tries, "its worker stopped each time")
+        terminal.settle_expired(tx, run.id, run.task_id or "", outcome)
+        return f"run {run.id} ({run.kind}) lost its worker {run.tries} times and has been failed"
+    queue.release(tx, run, error="its worker stopped")
+    return f"run {run.id} ({run.kind}) attempt {run.attempt} lost its worker and is queued again"
+
+
+def _register(tx: Tx, worker: str) -> None:
+    tx.x(
+        "insert into workers (id, host, pid, started_at, beat_at, swept_at) values (:id, :host, :pid, :now, :now, :now)",
+        id=worker,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        now=tx.now,
+    )
+    tx.x("delete from workers where beat_at < :old", old=tx.now - 24 * 3600 * SECOND)
+
+
+def _beat(tx: Tx, worker: str) -> set[tuple[int, int]]:
+    tx.x("update workers set beat_at = :now where id = :id", now=tx.now, id=worker)
+    return queue.renew(tx, worker)
+
+
+def _deregister(tx: Tx, worker: str) -> None:
+    tx.x("delete from workers where id = :id", id=worker)
+
+
+def live(tx: Tx) -> list[Row]:
+    """All workers that are known, each with `live`: heard from within the time that the limits give it."""
+    return tx.q(
+        "select *, max(beat_at, swept_at) >= :since as live from workers order by started_at",
+        since=tx.now - tx.limits.worker_ttl,
+    )

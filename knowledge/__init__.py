@@ -1,0 +1,1 @@
+"""The searchable store of reports and documents. The only room that knows `apsw`."""
