@@ -1,0 +1,297 @@
+"""The command `outrider`: its options, its exit codes, and who does what it asks.
+
+0 is done, 1 is that the thing asked for failed or was not found, 2 is bad usage; what went wrong is one line on stderr.
+Every command but `serve` and `worker` asks a running server, and the server decides.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from web import settings
+from web.cli_chat import say_once
+from web.cli_ingest import ingest as take
+from web.cli_prompt import converse
+from web.cli_views import (
+    ENDED,
+    clean,
+    hits_text,
+    job_line,
+    job_page,
+    jobs_table,
+    json_text,
+    line,
+    sessions_table,
+    show,
+    status_table,
+)
+from web.client import BadAddress, Client, ClientError, Refused, part
+
+# As many rows as a table shows; --json gives all of them.
+ROWS = 200
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+session_app = typer.Typer(no_args_is_help=True)
+app.add_typer(session_app, name="session", help="Sessions of the server.")
+
+
+class Status(StrEnum):
+    """What `--status` may name."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+Url = Annotated[str | None, typer.Option("--url", help="The server's address, instead of OUTRIDER_URL.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON alone, for scripts.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, bg-…")]
+Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
+Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model, or `offline`.")]
+
+
+def main() -> None:
+    """The console command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows a question mark instead of a stack trace.
+        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    app(prog_name="outrider")
+
+
+def fail(problem: object, code: int = 1) -> NoReturn:
+    """Ends the command with one line on stderr."""
+    print(f"outrider: {line(problem)}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def server(url: str | None) -> Iterator[Client]:
+    """A client of the server; what goes wrong with it ends the command."""
+    try:
+        given = settings.client_settings()
+        with Client(url or given.url, given.token or "") as client:
+            yield client
+    except (settings.BadSetting, BadAddress) as problem:
+        fail(problem, 2)
+    except Refused as problem:
+        fail(problem, 2 if problem.status == 400 else 1)
+    except ClientError as problem:
+        fail(problem)
+    except KeyboardInterrupt:
+        fail("left; what runs on the server goes on")
+
+
+def required(text: str, what: str) -> str:
+    """The text, if there is any; half characters, which an argument may hold, become question marks."""
+    if not text.strip():
+        fail(f"{what} is empty", 2)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+@app.callback(invoke_without_command=True)
+def outrider(show_version: Annotated[bool, typer.Option("--version", help="Prints the version.")] = False) -> None:
+    """Send subagents out, keep the chat live, get one briefing back."""
+    if show_version:
+        print(f"outrider {version('outrider')}")
+        raise typer.Exit
+
+
+# --- the server itself ----------------------------------------------------------------------------------------------
+
+
+def settings_help() -> str:
+    """Every setting, one a line; the mark in front keeps the lines apart."""
+    rows = "\n".join(f"{row.environment} ({row.default}): {row.meaning}" for row in settings.table())
+    return f"\b\nSettings, from the environment or from {settings.FILE} in the data folder:\n{rows}"
+
+
+@app.command(epilog=settings_help())
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[str | None, typer.Option(help="The port to listen on.")] = None,
+    data: Data = None,
+    model: Model = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Serve only; work is done by `outrider worker`.")
+    ] = False,
+) -> None:
+    """Web server and worker in one process."""
+    given = load(host=host, port=port, data=data, model=model)
+    # Loading the server and the agent library takes long; the commands that only ask a server start without them.
+    from web import app as house
+
+    raise typer.Exit(house.serve(given, worker=not no_worker))
+
+
+@app.command()
+def worker(data: Data = None, model: Model = None) -> None:
+    """A worker alone, for a database that several processes share."""
+    given = load(data=data, model=model)
+    from web import app as house  # late for the same reason as in `serve`
+
+    raise typer.Exit(house.work(given))
+
+
+def load(**command_line: str | None) -> settings.Settings:
+    """The settings; a bad one ends the command."""
+    try:
+        return settings.load(command_line)
+    except settings.BadSetting as problem:
+        fail(problem, 2)
+
+
+# --- talking --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def chat(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="One message; none for a prompt.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Go on in this session.")] = None,
+    url: Url = None,
+) -> None:
+    """One message, or an interactive chat; answers stream, jobs are followed until they are briefed."""
+    if text is None and not sys.stdin.isatty():
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if text is not None:
+        text = required(text, "the text")
+    with server(url) as client:
+        code = converse(client, session) if text is None else say_once(client, session, text)
+    raise typer.Exit(code)
+
+
+@session_app.command("list")
+def session_list(as_json: AsJson = False, url: Url = None) -> None:
+    """Lists sessions."""
+    with server(url) as client:
+        print_list(client, "/api/sessions", "sessions", sessions_table, as_json)
+
+
+@session_app.callback()
+def sessions() -> None:
+    """Sessions of the server."""
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def jobs(
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Only this session's.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only these.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Lists jobs."""
+    with server(url) as client:
+        print_list(client, "/api/background", "jobs", jobs_table, as_json, session=session, status=status, limit=ROWS)
+
+
+@app.command()
+def job(
+    job_id: JobId,
+    report: Annotated[bool, typer.Option("--report", help="The full report and nothing else.")] = False,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Shows one job."""
+    if report and as_json:
+        fail("--report and --json: the JSON of a job has its report", 2)
+    with server(url) as client:
+        if report:
+            print_report(client.content(f"/api/background/{part(job_id)}/report"))
+        else:
+            found = client.get(f"/api/background/{part(job_id)}")
+            print(json_text(found) if as_json else job_page(found))
+
+
+@app.command()
+def stop(job_id: JobId, url: Url = None) -> None:
+    """Cancels a job."""
+    with server(url) as client:
+        stopped = client.post(f"/api/background/{part(job_id)}/cancel")
+    print(job_line(stopped))
+    if stopped["status"] in ENDED and stopped["status"] != "canceled":
+        raise typer.Exit(1)
+
+
+# --- knowledge ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def ingest(paths: Annotated[list[Path], typer.Argument(metavar="PATH…")], url: Url = None) -> None:
+    """Adds text and Markdown files, or folders of them, to the knowledge store."""
+    err = Console(stderr=True, highlight=False)
+    with server(url) as client:
+        counts = take(client, paths, err)
+    print(counts)
+    if counts.failed or not counts.taken:
+        fail("nothing was taken" if not counts.taken else f"{counts.failed} failed")
+
+
+@app.command()
+def search(
+    query: str,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many hits.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Searches the knowledge store."""
+    with server(url) as client:
+        found = client.get("/api/knowledge/search", q=required(query, "the query"), limit=limit)
+    if as_json:
+        print(json_text(found))
+    elif found["hits"]:
+        print(hits_text(found["hits"]))
+    else:
+        print("Nothing found.", file=sys.stderr)
+
+
+# --- the state ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def status(as_json: AsJson = False, url: Url = None) -> None:
+    """Workers, queue, undelivered jobs, stores, settings; exits with 1 when no worker is live."""
+    with server(url) as client:
+        found = client.get("/api/status")
+    if as_json:
+        print(json_text(found))
+    else:
+        show(status_table(found))
+    if not found["live"]:
+        fail("WORKER_UNAVAILABLE: no live worker; start one with `outrider worker`")
+
+
+def print_list(client: Client, path: str, name: str, table: Any, as_json: bool, **filters: Any) -> None:
+    """A list: whole as JSON, its first rows as a table."""
+    items = client.pages(path, name, **filters)
+    if as_json:
+        print(json_text({name: list(items), "next_cursor": ""}))
+        return
+    show(table(list(islice(items, ROWS))))
+    if next(items, None):
+        print(f"More than {ROWS}; --json gives all.", file=sys.stderr)
+
+
+def print_report(report: bytes) -> None:
+    """Byte for byte into a file or a pipe; made clean for a terminal."""
+    if sys.stdout.isatty():
+        print(clean(report.decode("utf-8", "replace")))
+    else:
+        sys.stdout.buffer.write(report)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""One session as its user sees it: sends messages, streams answers, follows jobs, brings their briefings.
+
+What was said and what has ended is read from the server's log and rows; events only say when to look, and bring an
+answer's text while it grows. So a lost event costs a moment and never an answer. What the server decides is not decided
+here again.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+from uuid import uuid4
+
+from web.cli_screen import Board, Screen
+from web.cli_views import ENDED
+from web.client import Away, Client, Refused, part
+from web.client_events import Event, Stream
+
+Messages = list[dict[str, Any]]
+
+# How often to look even though nothing was heard.
+LOOK_S = 5.0
+# How long a server may be away before waiting for it ends.
+AWAY_S = 120.0
+# A job that has ended is briefed within moments, or else not before the session's next turn.
+BRIEFING_S = 30.0
+# A message that may or may not have arrived is sent again; its id makes it one message.
+SEND_TRIES, SEND_AGAIN_S = 3, 0.5
+
+
+def open_session(client: Client, session: str | None) -> tuple[str, bool]:
+    """The session's id, and whether it was made just now: without an id, or with one that is not there yet."""
+    if session:
+        try:
+            client.get(f"/api/sessions/{part(session)}")
+            return session, False
+        except Refused as problem:
+            if problem.status != 404:
+                raise
+    return client.post("/api/sessions", {"id": session} if session else {})["id"], True
+
+
+def say_once(client: Client, session: str | None, text: str) -> int:
+    """Sends one message, shows its answer and then what its jobs bring. Returns the exit code."""
+    screen = Screen()
+    session, new = open_session(client, session)
+    if new:
+        screen.note(f"session {session}")
+    with Chat(client, session, screen) as chat:
+        try:
+            completed = chat.say(text)
+            chat.follow()
+        except KeyboardInterrupt:
+            screen.note(f"Left; what runs goes on. {come_back(session)}")
+            return 1 if chat.owed else 0
+    return 0 if completed else 1
+
+
+def come_back(session: str) -> str:
+    """How to find a session again."""
+    return f"Come back with: outrider chat --session {session}"
+
+
+class Chat:
+    """A session, its open stream of events, and what of it has been shown. Methods raise `Away` and `Refused`."""
+
+    def __init__(self, client: Client, session: str, screen: Screen) -> None:
+        self.client = client
+        self.session = session
+        self.screen = screen
+        self.shown: set[str] = set()  # tasks whose answer has been printed
+        self.owed: set[str] = set()  # tasks of the user's whose answer has not
+        self.out: set[str] = set()  # jobs that are out, or back and not told
+        self._patience = Patience(BRIEFING_S)
+        self._stream = Stream(client, session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    # --- a turn -----------------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> bool:
+        """Sends a message and prints the answer as it comes. Returns whether the turn completed."""
+        task = self._send(text)
+        self.owed.add(task)
+        streamed = "".join(self._pieces(task))
+        log = self.log()
+        self._complete(streamed, answer(log, task))
+        return self._close(task, log)
+
+    def _send(self, text: str) -> str:
+        body = {"text": text, "message_id": uuid4().hex}
+        for left in reversed(range(SEND_TRIES)):
+            try:
+                return self.client.post(f"/api/sessions/{part(self.session)}/messages", body)["task_id"]
+            except Away:
+                if not left:
+                    raise
+                time.sleep(SEND_AGAIN_S)
+        raise AssertionError("unreachable")
+
+    def _pieces(self, task: str) -> Iterator[str]:
+        """Prints the turn's text as it comes, until the turn has ended. Yields what was printed."""
+        whole = True
+        while True:
+            event = self._stream.next(LOOK_S)
+            if event is None or event.name in ("lost", "reset"):
+                # After a gap the pieces no longer join: the rest of the text comes from the log.
+                whole = whole and event is None
+                if self._has_ended(task):
+                    return
+            elif event.data.get("task_id") != task:
+                continue
+            elif event.name == "turn.delta" and whole:
+                self.screen.piece(event.data["text"])
+                yield event.data["text"]
+            elif event.name == "turn.finished":
+                return
+
+    def _has_ended(self, task: str) -> bool:
+        try:
+            return outcome(self.log(), task)[0] in ENDED
+        except Away as away:
+            self._bear(away)
+            return False
+
+    def _complete(self, streamed: str, text: str) -> None:
+        """Brings what was printed up to what the log says; earlier remarks of the turn may stand before its answer."""
+        if text.startswith(streamed):
+            self.screen.piece(text[len(streamed) :])
+        elif not squeezed(streamed).endswith(squeezed(text)):
+            self.screen.note("The answer that was kept is another than the one above:")
+            self.screen.answer(text)
+        self.screen.end_line()
+
+    def _close(self, task: str, log: Messages) -> bool:
+        """After its answer was printed: what the turn sent out, and how it ended. Returns whether it completed."""
+        self.owed.discard(task)
+        self.shown.add(task)
+        self._sent_out(task, log)
+        end, reason = outcome(log, task)
+        if end != "completed":
+            self.screen.note(f"The turn ended {end}{f': {reason}' if reason else ''}")
+        return end == "completed"
+
+    # --- jobs and briefings -----------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Shows the jobs that are out until all have ended and been told."""
+        if self.out:
+            with Board(self.screen, lively=self.screen.lively) as board:
+                while self.look(board):
+                    self.listen(LOOK_S)
+
+    def look(self, board: Board) -> bool:
+        """Shows what has changed, and prints what is new. Returns whether anything is left to wait for."""
+        try:
+            self._late_answers()
+            jobs = self.jobs(self.out)
+            board.show(jobs)
+            self._briefings(jobs)
+        except Away as away:
+            self._bear(away)
+            return True
+        self._settle(jobs)
+        return bool(self.out or self.owed)
+
+    def _late_answers(self) -> None:
+        """Answers that nobody waited for to their end."""
+        log = self.log() if self.owed else []
+        for task in sorted(self.owed):
+            if outcome(log, task)[0] in ENDED:
+                self.screen.answer(answer(log, task))
+                self._close(task, log)
+
+    def _briefings(self, jobs: Iterable[dict[str, Any]]) -> None:
+        """The answers of the turns that told of these jobs, each once."""
+        tasks = dict.fromkeys(job["notified_in"] for job in jobs if job["notified"])
+        if fresh := [task for task in tasks if task and task not in self.shown]:
+            log = self.log()
+            for task in fresh:
+                self.screen.answer(answer(log, task))
+                self._close(task, log)
+
+    def _settle(self, jobs: Iterable[dict[str, Any]]) -> None:
+        """Waits no longer for what has been told, nor for ever for what may wait for the session's next turn."""
+        told = {job["id"] for job in jobs if is_told(job)}
+        self.out -= told
+        left = [job["id"] for job in jobs if job["id"] in self.out and is_pending(job)]
+        if left and len(left) == len(self.out) and self._patience.over(left):
+            self.screen.note(f"No briefing yet: it may wait for the session's next turn. {come_back(self.session)}")
+            self.out.clear()
+
+    def _sent_out(self, task: str, log: Messages) -> None:
+        """Says which jobs this turn sent out, and follows them. Jobs that it only told of are not among them."""
+        named = {job for message in said(log, task) for job in message["job_ids"]}
+        fresh = [
+            job["id"]
+            for job in self.jobs()
+            if (job["id"] in named or job["batch_id"] == task) and job["notified_in"] != task
+        ]
+        if fresh:
+            self.out |= set(fresh)
+            self.screen.note(f"Sent out {len(fresh)} job{'s' if len(fresh) > 1 else ''}: {', '.join(fresh)}")
+
+    def jobs(self, ids: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """The session's jobs, oldest first; with `ids` only these, and no more pages than they need."""
+        left, found = None if ids is None else set(ids), []
+        pages = self.client.pages("/api/background", "jobs", session=self.session, limit=200)
+        while left is None or left:
+            if (job := next(pages, None)) is None:
+                break
+            if left is None or job["id"] in left:
+                found.append(job)
+                left = left and left - {job["id"]}
+        return sorted(found, key=lambda job: job["created_at"])
+
+    # --- listening --------------------------------------------------------------------------------------------------
+
+    def listen(self, timeout: float) -> Event | None:
+        """The next event that is more than a piece of text; None after so many seconds, or when woken."""
+        until = time.monotonic() + timeout
+        while (left := until - time.monotonic()) > 0:
+            event = self._stream.next(left)
+            if event is None or event.name != "turn.delta":
+                return event
+        return None
+
+    def wake(self) -> None:
+        """Ends the `listen` of another thread."""
+        self._stream.wake()
+
+    def log(self) -> Messages:
+        """All that was said in the session, oldest first."""
+        messages = self.client.pages(f"/api/sessions/{part(self.session)}/messages", "messages")
+        return sorted(messages, key=lambda message: (message["created_at"], message["id"]))
+
+    def _bear(self, away: Away) -> None:
+        """The server may be away for a while; past that its absence is raised."""
+        if self._stream.away_s > AWAY_S:
+            raise away
+
+
+class Patience:
+    """How long the same thing may be seen."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._seen: object = None
+        self._since = 0.0
+
+    def over(self, seen: object) -> bool:
+        """Whether this, and nothing else, has been seen for so long."""
+        now = time.monotonic()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since >= self._seconds
+
+
+def said(log: Messages, task: str) -> Messages:
+    """What the agent said in a turn."""
+    return [message for message in log if message["task_id"] == task and message["kind"] == "agent"]
+
+
+def answer(log: Messages, task: str) -> str:
+    """A turn's answer, as it was kept."""
+    return "\n\n".join(message["text"] for message in said(log, task))
+
+
+def outcome(log: Messages, task: str) -> tuple[str, str]:
+    """A turn's state, and the reason of its end if it has one."""
+    ends = [message for message in log if message["task_id"] == task and message.get("state")]
+    return (ends[-1]["state"], ends[-1].get("reason") or "") if ends else ("", "")
+
+
+def squeezed(text: str) -> str:
+    """The text without its spaces: how pieces are joined is no difference."""
+    return "".join(text.split())
+
+
+def is_told(job: dict[str, Any]) -> bool:
+    """Whether nothing more comes of the job: it was briefed, it cannot be, or its user stopped it and wants no word."""
+    over = job["delivery"]["state"] not in ("pending", "attached") or job["canceled_by"] == "user"
+    return job["status"] in ENDED and over
+
+
+def is_pending(job: dict[str, Any]) -> bool:
+    """Whether the job has ended and no turn has taken it up."""
+    return job["status"] in ENDED and job["delivery"]["state"] == "pending"

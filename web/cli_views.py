@@ -1,0 +1,209 @@
+"""How the command line shows what a server answered: tables, pages, and text made clean for a terminal.
+
+Reports, answers and descriptions were written by models and strangers: nothing in them moves a cursor, colours a line
+or turns its direction. Never speaks to a server.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from background import states
+from background.text import clip
+
+ENDED = states.ended(states.JOB)
+DESCRIPTION_CHARS = 60
+# Where nothing tells the width, as in a pipe, a row stays on one line.
+PIPE_COLUMNS = 200
+
+
+def _signs() -> dict[int, str]:
+    """Control characters, direction overrides and half characters, each with the sign that shows it."""
+    controls = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"} | {0x0D: ""}
+    named = [*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+    return controls | {code: f"[U+{code:04X}]" for code in named} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
+
+SIGNS = _signs()
+
+
+def clean(text: str) -> str:
+    """The text with all that a terminal would obey shown as a sign; a carriage return is dropped.
+
+    Goes character by character, so that a text may come in any pieces: no sequence can hide in the cut.
+    """
+    return text.translate(SIGNS)
+
+
+def line(value: object, limit: int = 10_000) -> str:
+    """Anything as clean text on one line."""
+    return clip(clean("" if value is None else str(value)), limit)
+
+
+def when(time: str | None) -> str:
+    """A time of the API to the second; `-` for none."""
+    return line(time)[:19].replace("T", " ") + "Z" if time else "-"
+
+
+def size(count: float | None) -> str:
+    """Bytes for people."""
+    count = count or 0
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def json_text(value: object) -> str:
+    """JSON in pure ASCII: it needs no cleaning, and no encoding of a terminal can fail on it."""
+    return json.dumps(value, indent=2, ensure_ascii=True)
+
+
+def show(table: Table) -> None:
+    """Prints a table as wide as the terminal, or on long lines where there is none."""
+    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False).print(table)
+
+
+def columns(*names: str, rows: Iterable[Iterable[object]]) -> Table:
+    """A table of plain cells; all but the last column keep their words whole."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        last = name == names[-1]
+        table.add_column(name, no_wrap=True, overflow="ellipsis" if last else "fold", ratio=1 if last else None)
+    for row in rows:
+        table.add_row(*(Text(line(cell, 200)) for cell in row))
+    return table
+
+
+def jobs_table(jobs: Iterable[dict[str, Any]]) -> Table:
+    """Jobs, one a row."""
+    return columns(
+        "ID",
+        "STATUS",
+        "TYPE",
+        "CREATED",
+        "SESSION",
+        "DESCRIPTION",
+        rows=(
+            (
+                job["id"],
+                job["status"],
+                job["subagent_type"],
+                when(job["created_at"]),
+                line(job["session"], 40),
+                brief(job),
+            )
+            for job in jobs
+        ),
+    )
+
+
+def sessions_table(sessions: Iterable[dict[str, Any]]) -> Table:
+    """Sessions, one a row."""
+    return columns(
+        "ID",
+        "UPDATED",
+        "STATE",
+        "TITLE",
+        rows=(
+            (row["id"], when(row["updated_at"]), "running" if row["running"] else "idle", row["title"])
+            for row in sessions
+        ),
+    )
+
+
+def brief(job: dict[str, Any]) -> str:
+    """A job's description, short enough for a row."""
+    return line(job["description"], DESCRIPTION_CHARS)
+
+
+def job_line(job: dict[str, Any]) -> str:
+    """A job's state in one line."""
+    reason = f" ({line(job['error']['reason'])})" if job.get("error") else ""
+    return f"{line(job['id'])} {line(job['status'])}{reason}: {brief(job)}"
+
+
+def job_page(job: dict[str, Any]) -> str:
+    """All that a reader asks of one job; its full report is not among it."""
+    error, usage = job.get("error") or {}, job.get("usage") or {}
+    stopped = f" by {line(job['canceled_by'])}" if job.get("canceled_by") else ""
+    facts = {
+        "job": line(job["id"]),
+        "description": line(job["description"]),
+        "type": line(job["subagent_type"]),
+        "status": line(job["status"]) + stopped,
+        "reason": ": ".join(filter(None, (line(error.get("reason")), line(error.get("message"))))),
+        "session": line(job["session"]),
+        "created": when(job["created_at"]),
+        "started": when(job.get("started_at")),
+        "ended": when(job.get("completed_at")),
+        "told": _told(job),
+        "usage": ", ".join(f"{line(name).replace('_', ' ')} {line(count)}" for name, count in usage.items()),
+        "report": _report(job),
+    }
+    head = "\n".join(f"{name + ':':<13}{value}" for name, value in facts.items() if value)
+    texts = {"prompt": job.get("prompt"), "excerpt": job.get("excerpt")}
+    return "\n\n".join([head, *(f"{name}:\n{clean(text).strip()}" for name, text in texts.items() if text)])
+
+
+def _told(job: dict[str, Any]) -> str:
+    delivery = job.get("delivery") or {}
+    state = f"{line(delivery.get('state'))} {when(job['notified_at']) if job.get('notified_at') else ''}".strip()
+    return f"{state} ({line(delivery['last_error'])})" if delivery.get("last_error") else state
+
+
+def _report(job: dict[str, Any]) -> str:
+    if not job.get("report_chars"):
+        return "none"
+    kind = "partial, " if job.get("partial") else ""
+    return f"{kind}{job['report_chars']} characters; the whole of it: outrider job {line(job['id'])} --report"
+
+
+def hits_text(hits: Iterable[dict[str, Any]]) -> str:
+    """Search hits, best first, a paragraph each."""
+    return "\n\n".join(
+        f"{number}. {line(hit['heading'])}\n"
+        f"   {line(hit['source'])} ({line(hit['source_type'])}, {line(hit['trust_label'])}, {when(hit['created_at'])})\n"
+        f"   {line(hit['snippet'])}"
+        for number, hit in enumerate(hits, 1)
+    )
+
+
+def status_table(status: dict[str, Any]) -> Table:
+    """The server's state, a fact a row."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _status_rows(status):
+        table.add_row(Text(line(name)), Text(line(value)))
+    return table
+
+
+def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "state", "live" if status["live"] else "no live worker"
+    for worker in status["workers"]:
+        beat = f"{'live' if worker['live'] else 'silent'}, heard {when(worker['beat_at'])}"
+        yield f"worker {worker['id']}", f"{beat}, {worker['host']} pid {worker['pid']}: {' '.join(worker['kinds'])}"
+    for kind in status["queue"]:
+        oldest = f", oldest due {when(kind['oldest_due_at'])}" if kind["oldest_due_at"] else ""
+        counts = f"{kind['queued']} queued, {kind['waiting']} waiting, {kind['running']} running"
+        yield f"queue {kind['kind']}", counts + oldest
+    untold = status["undelivered"]
+    yield "not told yet", f"{untold['count']} jobs" + (f" since {when(untold['oldest_at'])}" if untold["count"] else "")
+    for name, store in status["stores"].items():
+        yield f"store {name}", _store(store)
+    for problem in status["problems"]:
+        yield "problem", problem
+    for name, value in status["settings"].items():
+        yield name, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+
+
+def _store(store: dict[str, Any]) -> str:
+    counts = "".join(f", {store[name]} {name}" for name in ("documents", "chunks") if name in store)
+    return f"{'open' if store['ok'] else 'BROKEN'}{counts}, {size(store.get('bytes'))}"
