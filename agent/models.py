@@ -152,11 +152,11 @@ def _message(error: BaseException) -> str:
         case ModelHTTPError():
             return f"{error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
         case ModelTimeoutError():
-            return f"{error.model_name} did not answer in time: {_line(_root(error))}"
+            return f"{error.model_name} did not answer in time: {_cause(error)}"
         case ModelConnectionError(phase="read"):
-            return f"the connection to {error.model_name} broke off: {_line(_root(error))}"
+            return f"the connection to {error.model_name} broke off: {_cause(error)}"
         case ModelConnectionError():
-            return f"{error.model_name} could not be reached: {_line(_root(error))}"
+            return f"{error.model_name} could not be reached: {_cause(error)}"
         case UsageLimitExceeded():
             return f"a limit of this run is used up: {_line(str(error).split('. Consider raising')[0])}"
         case UnexpectedModelBehavior():
@@ -177,11 +177,13 @@ def _provider_text(error: ModelHTTPError) -> str:
     return _line(body) if body else "no further word"
 
 
-def _root(error: BaseException) -> BaseException:
-    # "Connection error." is what the provider's library says; the reason is below it.
+def _cause(error: BaseException) -> str:
+    # "Connection error." is what the provider's library says; the reason is below it, where that says anything.
+    texts = [str(error)]
     while error.__cause__ is not None:
         error = error.__cause__
-    return error
+        texts.append(str(error))
+    return _line(next((text for text in reversed(texts) if text.strip()), "no reason given"))
 
 
 def _line(thing: object) -> str:

@@ -29,8 +29,9 @@ POLITE = _rule(
     r"i(?: want|'d like| would like| need) you to)\b[\s,]*)+"
 )
 RESEARCH = _rule(
-    r"(?:look(?:ing)? into|research|compare|investigate|study|examine|explore|dig into|read up on|survey|analy[sz]e|"
-    r"find out(?: more)?(?: about)?|report on|write (?:me )?(?:an? )?(?:short |brief )?reports? (?:on|about))\b[\s:]*"
+    r"(?:look(?:ing)? into|(?:have|take) a look at|research|compare|investigate|study|examine|explore|dig into|"
+    r"read up on|survey|analy[sz]e|find out(?: more)?(?: about)?|report on|"
+    r"write (?:me )?(?:an? )?(?:short |brief )?reports? (?:on|about))\b[\s:]*"
 )
 LEADING_CONTEXT = _rule(rf"((?:in|for|on|under|within)\s[^,.;:]{{1,60}}),\s+(?={POLITE.pattern}|{RESEARCH.pattern})")
 QUESTION = _rule(r"(?:what|why|how|when|where|who|which|whose|is|are|was|were|do|does|did|has|have|should)\b")
@@ -42,10 +43,12 @@ AFTERTHOUGHT = _rule(
     r"(?:,?\s+(?:and|then|and then))\s+(?:please\s+)?"
     r"(?:tell|let|brief|report|write|give|send|summari[sz]e|come back|notify|show|cite|quote)\b.*$"
 )
+FOR_ME = _rule(r"[\s,]*\b(?:please|for (?:me|us)|thanks|thank you)\W*$")
+COMPARED = _rule(r"\s+(?:with|to|against)\s+")
 SEPARATOR = _rule(r"\s*,\s*(?:(?:and|or|&|versus|vs)\s+)?|\s+(?:and|&|versus|vs)\s+")
 BULLET = _rule(r"\s*(?:[-*•]|\d+[.)])\s+")
 CONTEXT = _rule(r"(.+?)\s+((?:in|for|on|under|within|inside|across)\s+.+)")
-SENTENCE_END = _rule(r"(?<=[^\W_][.!?…])\s+|(?<=[)\"'”`*][.!?…])\s+")
+SENTENCE_END = re.compile(r"(?<=[\w)\"'”`*][.!?…])\s+(?=[^a-z])")
 PAIRS_OF_ONE = _rule(
     r"\b(pros|advantages|benefits|strengths|costs|read|reads|research|trial|do's)( and )"
     r"(cons|disadvantages|drawbacks|risks|weaknesses|benefits|write|writes|development|error|don'ts)\b"
@@ -54,10 +57,10 @@ STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        a about all also an and any are as at be been but by can could did do does each find for from give had has have
-        how i if in into is it its let look looking may me more much my no not of on one or our out over please so some
-        such than that the their them then there these they this those through to under up us use using very was we
-        were what when where which who why will with within would you your
+        a about all also an and any are as at be been between but by can could did do does each find for from give had
+        has have how i if in into is it its let look looking may me more much my no not of on one or our out over please
+        so some such than that the their them then there these they this those through to under up us use using very vs
+        was we were what when where which who why will with within would you your
         brief compare describe examine explain explore good investigate knowledge question report reports research said
         say says search short source sources store study summarise summarize tell thing things write
         """,
@@ -82,7 +85,7 @@ def read_ask(text: str) -> Ask:
     if not text or SMALL_TALK.fullmatch(text):
         return Ask("talk", text)
     background = BACKGROUND.search(text) is not None
-    body = _drop(POLITE, BACKGROUND.sub("", text).strip(" \t\n,;:"))
+    body = _drop(POLITE, FOR_ME.sub("", BACKGROUND.sub("", text)).strip(" \t\n,;:"))
     context = LEADING_CONTEXT.match(body)
     body = _drop(POLITE, body[context.end() :] if context else body)
     errand = RESEARCH.match(body)
@@ -92,7 +95,9 @@ def read_ask(text: str) -> Ask:
         return Ask("question", text)
     if not errand:
         return Ask("send", text, (body.rstrip(" .!?"),), background=background)
-    subjects, also = _subjects(body[errand.end() :], context[1] if context else "")
+    rest = body[errand.end() :]
+    rest = COMPARED.sub(", ", rest) if errand[0].lower().startswith("compare") else rest
+    subjects, also = _subjects(rest, context[1] if context else "")
     return Ask("send", text, subjects, also, background) if subjects else Ask("question", text)
 
 
