@@ -5,11 +5,13 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
             $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input
+QUIETLY := --quiet --quiet --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip install $(QUIETLY)
 PYTEST := $(BIN)/python -m pytest
 # A stamp is newer than what it installed from, so that a second `make run` only starts the server.
 RUNNABLE := .venv/.runnable
 TESTABLE := .venv/.testable
+PEER := benchmarks/.peer-venv/.installed
 N ?= 10
 ARGS ?=
 
@@ -36,7 +38,7 @@ check: $(TESTABLE)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 
-bench: $(TESTABLE)  ## one line a figure, and the ratio to each peer
+bench: $(TESTABLE) $(PEER)  ## one line a figure, and the ratio to each peer
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean:  ## remove what the other commands made here (never a data folder)
@@ -56,3 +58,9 @@ $(TESTABLE): pyproject.toml | .venv/bin/python
 	@echo "Installing Outrider and its development tools into .venv (once) ..."
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(RUNNABLE)
+
+$(PEER): benchmarks/peer/requirements.txt
+	@echo "Installing the peer into benchmarks/.peer-venv (once) ..."
+	@$(PYTHON) -m venv benchmarks/.peer-venv
+	@benchmarks/.peer-venv/bin/python -m pip install $(QUIETLY) -r $<
+	@touch $@

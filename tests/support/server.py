@@ -48,10 +48,12 @@ class Process:
     `env` is laid over a bare environment: nothing of the machine's own settings or keys reaches the process.
     """
 
+    program: tuple[str, ...] = (sys.executable, "-m", "web.cli")
+
     def __init__(self, data: Path, *command: str, env: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.env = {"OUTRIDER_DATA": str(data), **(env or {})}
-        self._command = (sys.executable, "-m", "web.cli", *command)
+        self._command = (*self.program, *command)
         self._log = data.with_name(f"{data.name}-{command[0]}-{id(self):x}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -124,6 +126,16 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.running, f"it is not running\n{self.log()[-4000:]}"
