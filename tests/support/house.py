@@ -34,6 +34,8 @@ FOREIGN = {
     "benchmarks": "nowhere/",
 }
 ENVIRONMENT = "web/settings.py"
+# The one late import: a command that only asks a server would otherwise load the agent library for nothing.
+LATE = {("web/cli.py", "web.app")}
 WRITES = re.compile(
     r"""\b(?: insert \s+ (?: or \s+ \w+ \s+ )? into
          | replace \s+ into
@@ -94,7 +96,7 @@ def hidden(house: House) -> list[str]:
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for target, line in imports(module, ast.Module([function], []))
-        if target.split(".")[0] in MAY_IMPORT
+        if target.split(".")[0] in MAY_IMPORT and (module, target) not in LATE
     ]
 
 
