@@ -1,0 +1,399 @@
+"""What an operator may set: one frozen object, from defaults, `outrider.toml`, the environment and the command line.
+
+The only module that reads the environment. Each setting stands once, with its default, its bounds and its meaning; the
+documentation's table, `--help` and every refusal are made from that. A bad or unknown setting stops the start with one
+line. It opens no database and knows nothing of what the values are used for.
+"""
+
+import difflib
+import ipaddress
+import logging
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from annotated_types import Ge, Le
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
+
+logger = logging.getLogger("outrider.settings")
+
+PREFIX = "OUTRIDER_"
+FILE = "outrider.toml"
+DEFAULT_DATA = "~/.local/share/outrider"
+DEFAULT_ADDRESS = "http://127.0.0.1:8420"
+PROFILES = ("chat", "echo")
+# Named in the documentation of a later version; somebody who sets one must not believe that it guards anything yet.
+NOT_YET = frozenset({"answer_level", "retention_days", "seal_key", "job_tokens", "tree_tokens"})
+# Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
+OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
+
+
+class BadSetting(Exception):
+    """A setting that cannot be used; `str()` is one line with its name, its value and what is allowed."""
+
+
+def is_loopback(name: str) -> bool:
+    """Whether `name` (a host without port, IPv6 without brackets) can only mean this machine."""
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _no_bool(value: object) -> object:
+    # A TOML `true` would otherwise become the number 1, and a limit would silently be something else than meant.
+    if isinstance(value, bool):
+        raise ValueError("not a number")
+    return value
+
+
+def _switch(value: object) -> object:
+    # Only these two words: "no guard is ever switched off by a typo" leaves no room for "of" or "ture".
+    words = {"true": True, "false": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _split(value: object) -> object:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+def _unset_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
+def _as_text(value: object) -> object:
+    # `rpc_error_status = 200` reads naturally in TOML.
+    return str(value) if type(value) is int else value
+
+
+def _named(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise ValueError("blank")
+    return value
+
+
+def _loopback_host(value: str) -> str:
+    if not is_loopback(value):
+        raise ValueError("not loopback")
+    return value
+
+
+def _database(value: str | None) -> str | None:
+    if value is not None:
+        path = value.removeprefix("sqlite:///")
+        if path == value or not path or path == ":memory:" or "?" in path or not Path(path).resolve().parent.is_dir():
+            raise ValueError("not a SQLite file")
+    return value
+
+
+def _address(value: str | None) -> str | None:
+    if value is None:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in value:
+        raise ValueError("not an address")
+    _ = parts.port  # raises ValueError where it is no number up to 65535
+    return value.rstrip("/")
+
+
+def _enabled(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or len(set(value)) != len(value) or not set(value) <= set(PROFILES):
+        raise ValueError("not profiles")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Seconds = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Switch = Annotated[bool, Field(strict=True), BeforeValidator(_switch)]
+Name = Annotated[str, AfterValidator(_named)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
+
+
+def _bounded(default: float, least: float, most: float, meaning: str) -> Any:
+    return Field(default, ge=least, le=most, description=meaning)
+
+
+def _told(default: object, allowed: str, meaning: str, *, shown: str | None = None) -> Any:
+    """A field bounded by words, not by two numbers; `shown` is the default in words where it is derived."""
+    return Field(default, description=meaning, json_schema_extra={"allowed": allowed, "shown": shown})
+
+
+class Settings(BaseModel):
+    """Every setting of this version. Seconds may be fractions. The object never changes; see `auto_resume_now`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    data: Path = Field(
+        description="The data folder, made with mode 0700. Set by `--data` or the environment only.",
+        json_schema_extra={"allowed": "a folder that can be made and written", "shown": DEFAULT_DATA},
+    )
+    host: Annotated[str, AfterValidator(_loopback_host)] = _told(
+        "127.0.0.1", "a loopback address; any other waits until access tokens exist", "The address to listen on."
+    )
+    port: Count = _bounded(8420, 1, 65535, "The port to listen on.")
+    model: Name = _told(
+        "offline",
+        "`offline`, or a model name of the agent library",
+        "What answers, e.g. `openai:gpt-5-mini`.",
+    )
+    fallback_models: Names = _told(
+        (), "model names, separated by commas", "Tried in order when a model fails.", shown="empty"
+    )
+    database_url: Annotated[str | None, BeforeValidator(_unset_if_empty), AfterValidator(_database)] = _told(
+        None,
+        "`sqlite:///PATH` in a folder that exists; this version has no other engine",
+        "The registry of sessions, tasks and jobs.",
+        shown="`outrider.db` in the data folder",
+    )
+    auto_resume: Switch = _told(
+        True,
+        "`true` or `false`",
+        "`false`: finished jobs wait for the session's next turn. A change in `outrider.toml` holds without a restart.",
+    )
+    max_jobs: Count = _bounded(4, 1, 256, "Background runs at once, for each worker process.")
+    max_turns: Count = _bounded(16, 1, 1024, "Chat turns at once, for each worker process.")
+    max_depth: Count = _bounded(1, 0, 1, "Levels of jobs below a chat turn; at 1 a job cannot spawn jobs.")
+    job_timeout_s: Seconds = _bounded(3600, 0.1, 604_800, "A job that runs longer fails, with that reason.")
+    turn_timeout_s: Seconds = _bounded(900, 0.1, 86_400, "A chat turn that runs longer fails, with that reason.")
+    batch_join_timeout_s: Seconds = _bounded(
+        900, 0.1, 604_800, "How long a batch waits for stragglers, counted from its first finished member."
+    )
+    excerpt_chars: Count = _bounded(1500, 1, 100_000, "Most characters of a report inside a notification.")
+    notifications_chars: Count = _bounded(
+        24_000, 500, 1_000_000, "Most characters of all notifications of one turn; excerpts shrink to fit."
+    )
+    max_queued_jobs: Count = _bounded(512, 1, 100_000, "Jobs of one user waiting; a fan-out is taken whole or refused.")
+    max_unattended_turns: Count = _bounded(
+        8, 0, 1000, "Turns in a row that Outrider may start in a session before its user speaks again."
+    )
+    stall_s: Seconds = _bounded(300, 0.1, 86_400, "A run with no model or tool activity for this long fails.")
+    resume_max_age_s: Seconds = _bounded(
+        86_400, 0, 31_536_000, "After a restart, an older unfinished run is ended as interrupted, not resumed."
+    )
+    shutdown_grace_s: Seconds = _bounded(
+        10, 0, 3600, "On SIGTERM running work may finish within this; the rest is handed back to the queue."
+    )
+    blocking_wait_s: Seconds = _bounded(
+        20, 1, 100, "How long a blocking send waits; lower than the read timeout of every proxy in front."
+    )
+    max_waiting_requests: Count = _bounded(256, 1, 100_000, "Blocking sends that may wait at once.")
+    stream_max_s: Seconds = _bounded(300, 0.1, 86_400, "A stream is closed after this.")
+    max_streams: Count = _bounded(1024, 1, 100_000, "Open streams.")
+    max_streams_per_task: Count = _bounded(16, 1, 100_000, "Open streams of one task.")
+    max_streams_per_user: Count = _bounded(64, 1, 100_000, "Open streams of one user.")
+    max_open_tasks_per_user: Count = _bounded(256, 1, 100_000, "Queued and running tasks of one user.")
+    worker_ttl_s: Seconds = _bounded(120, 0.1, 86_400, "A worker heard from within this is live.")
+    lease_s: Seconds = _bounded(30, 0.1, 3600, "A run whose lease is older is taken over.")
+    max_attempts: Count = _bounded(3, 1, 100, "Times a run is tried before it fails.")
+    profiles: Annotated[Names, AfterValidator(_enabled)] = _told(
+        ("chat",), f"one or more of {', '.join(PROFILES)}", "What an A2A client may ask for, by `metadata.skill`."
+    )
+    public_url: Annotated[str | None, BeforeValidator(_unset_if_empty), AfterValidator(_address)] = _told(
+        None,
+        "an http or https address without query or user name",
+        "What the agent card says. Where it is not loopback, every request needs an access token.",
+        shown="the address served",
+    )
+    rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(_as_text)] = _told(
+        "native",
+        "`native` or `200`",
+        "`200` sends every JSON-RPC error in HTTP 200, for clients that drop the body of any other answer.",
+    )
+
+    _auto_resume_pinned: bool = PrivateAttr(default=False)
+    _auto_resume_last: bool = PrivateAttr(default=True)
+
+    @property
+    def database_path(self) -> Path:
+        """The file of the registry, absolute."""
+        given = (self.database_url or "").removeprefix("sqlite:///")
+        return Path(given).resolve() if given else self.data / "outrider.db"
+
+    @property
+    def knowledge_path(self) -> Path:
+        """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
+        return self.data / "knowledge.db"
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this server, without a slash at the end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url or f"http://{host}:{self.port}"
+
+
+class Row(NamedTuple):
+    """One line of the settings table, all of it text."""
+
+    environment: str
+    key: str
+    default: str
+    allowed: str
+    meaning: str
+
+
+class ClientSettings(NamedTuple):
+    """What the command-line client needs to find a server."""
+
+    url: str
+    token: str | None
+
+
+def load(command_line: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in force; later wins: defaults, `outrider.toml` in the data folder, environment, command line.
+
+    `command_line` holds the options by setting name; one that was not given is absent or None. Makes the data folder
+    where there is none. Raises BadSetting.
+    """
+    options = {key: value for key, value in command_line.items() if value is not None}
+    named = _from_environment(environ)
+    data = _data_folder(options.get("data", named.get("data", DEFAULT_DATA)))
+    layers = [("the command line", options), ("the environment", named), (FILE, _from_file(data))]
+    given = {key: (value, source) for source, layer in reversed(layers) for key, value in layer.items()}
+    values: dict[str, Any] = {key: value for key, (value, _) in given.items()} | {"data": data}
+    try:
+        settings = Settings(**values)
+    except ValidationError as invalid:
+        raise _bad(str(invalid.errors()[0]["loc"][0]), given) from None
+    settings._auto_resume_pinned = "auto_resume" in named or "auto_resume" in options
+    settings._auto_resume_last = settings.auto_resume
+    return settings
+
+
+def auto_resume_now(settings: Settings) -> bool:
+    """Whether a finished job may wake its session at this moment.
+
+    Reads `outrider.toml` again, so that a change there holds without a restart; environment and command line still
+    win. While the file cannot be used the last answer stands, so that a typo changes nothing.
+    """
+    if settings._auto_resume_pinned:
+        return settings.auto_resume
+    try:
+        asked = _toml(settings.data / FILE).get("auto_resume", True)
+        settings._auto_resume_last = Settings(data=settings.data, auto_resume=_plain(asked)).auto_resume
+    except (BadSetting, ValidationError):
+        logger.warning("auto_resume stays %s: %s cannot be used", settings._auto_resume_last, settings.data / FILE)
+    return settings._auto_resume_last
+
+
+def client_settings(environ: Mapping[str, str] = os.environ) -> ClientSettings:
+    """`OUTRIDER_URL` and `OUTRIDER_TOKEN`, for commands that speak with a running server. Raises BadSetting."""
+    url = environ.get(PREFIX + "URL") or DEFAULT_ADDRESS
+    try:
+        return ClientSettings(_address(url) or DEFAULT_ADDRESS, environ.get(PREFIX + "TOKEN") or None)
+    except ValueError:
+        raise BadSetting(f"{PREFIX}URL: {_shown(url)} is not an http or https address") from None
+
+
+def table() -> list[Row]:
+    """Every setting, for the documentation and `--help`."""
+    return [
+        Row(PREFIX + key.upper(), key, _default(field), _allowed(field), field.description or "")
+        for key, field in Settings.model_fields.items()
+    ]
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    names = {PREFIX + key.upper(): key for key in Settings.model_fields}
+    found = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in OF_THE_CLIENT}
+    for name in found:
+        _known(name, "the environment", names)
+    return {names[name]: value for name, value in found.items()}
+
+
+def _from_file(data: Path) -> dict[str, Any]:
+    found = _toml(data / FILE)
+    if "data" in found:
+        raise BadSetting(f"data: {FILE} lies in the data folder and cannot move it; use --data or {PREFIX}DATA")
+    for name in found:
+        _known(name, FILE, Settings.model_fields)
+    return {key: _plain(value) for key, value in found.items()}
+
+
+def _known(name: str, source: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise BadSetting(f"{name} ({source}): this version has no such setting{_hint(name, names)}")
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    if name.removeprefix(PREFIX).lower() in NOT_YET:
+        return ""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else "; the settings are listed by `outrider serve --help`"
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as unreadable:
+        raise BadSetting(f"{path}: {' '.join(str(unreadable).split())}") from None
+
+
+def _plain(value: Any) -> Any:
+    # TOML has lists where the environment has commas.
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _data_folder(given: object) -> Path:
+    path = Path(str(given)).expanduser().absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        raise _bad("data", {"data": (str(path), "--data")})
+    return path
+
+
+def _bad(key: str, given: Mapping[str, tuple[object, str]]) -> BadSetting:
+    value, source = given[key]
+    if key not in Settings.model_fields:
+        return BadSetting(f"{key} ({source}): this version has no such setting")
+    # A database address may hold a password, and a refusal ends up in logs.
+    shown = str(value).split("://")[0] + "://…" if key == "database_url" and "://" in str(value) else value
+    allowed = _allowed(Settings.model_fields[key])
+    return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {_shown(shown)} is not {allowed}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _allowed(field: FieldInfo) -> str:
+    least: Any = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
+    most: Any = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
+    if least is None:
+        return _extra(field)["allowed"]
+    return f"{'a whole number' if field.annotation is int else 'seconds'} from {least:,} to {most:,}"
+
+
+def _default(field: FieldInfo) -> str:
+    shown = _extra(field).get("shown")
+    if shown:
+        return shown
+    default = field.default
+    if isinstance(default, bool):
+        return str(default).lower()
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    extra = field.json_schema_extra
+    return dict(extra) if isinstance(extra, dict) else {}
