@@ -5,6 +5,7 @@ server through its public surface alone: `/api`, `/a2a`, and signals.
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ import httpx
 
 ENDED = {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
 ROOT = Path(__file__).parents[2]
+NUMBERS = itertools.count(1)
 T = TypeVar("T")
 
 
@@ -54,8 +56,9 @@ class Process:
         self.data = data
         self.env = {"OUTRIDER_DATA": str(data), **(env or {})}
         self._command = (*self.program, *command)
-        self._log = data.with_name(f"{data.name}-{command[0]}-{id(self):x}.log")
+        self._log = data.with_name(f"{data.name}-{next(NUMBERS)}.log")  # beside the folder: what is in it is counted
         self._process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []  # one a start: what a killed process had started outlives it
 
     @property
     def pid(self) -> int:
@@ -80,6 +83,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._groups.append(self._process.pid)
         self.wait(lambda: self.ready() or not self.running, 30)
         assert self.running, f"it ended with {self._process.returncode} instead of starting\n{self.log()}"
         return self
@@ -120,12 +124,13 @@ class Process:
         return wait(condition, timeout, lambda: f"…{self.log()[-4000:]}")
 
     def close(self) -> None:
-        """Ends it and all that it started."""
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        """Ends it and all that it started, in all its starts."""
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self._groups.clear()
+        if self._process:
+            self._process.wait(10)
 
     def __enter__(self) -> Self:
         try:
