@@ -28,7 +28,16 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from agent import offline_words as words
-from agent.offline_text import Ask, content_words, description_of, is_notification, queries_for, read_ask
+from agent.offline_text import (
+    Ask,
+    content_words,
+    description_of,
+    further_queries,
+    is_notification,
+    queries_for,
+    read_ask,
+    subject_of,
+)
 from agent.subagents import DETACHED
 
 _NAME = "offline"
@@ -137,12 +146,13 @@ def _task(subject: str, also: str) -> dict[str, str]:
 
 
 def _research(task: str, tools: set[str]) -> Errand:
-    queries = queries_for(task)
-    subject = queries[0] or "this task"
     if "memory_recall" not in tools:
-        return Errand((), lambda _: f"**Summary.** {words.no_search(subject)}")
-    calls = tuple(("memory_recall", {"query": query, "limit": _HITS}) for query in queries)
-    return Errand(calls, lambda results: words.report(task, subject, queries, results))
+        return Errand((), lambda _: f"**Summary.** {words.no_search(subject_of(task))}")
+    queries = queries_for(task)
+    asked = [*queries, *further_queries(queries[-1])]
+    calls = tuple(("memory_recall", {"query": query, "limit": _HITS}) for query in asked)
+    first = len(queries)
+    return Errand(calls, lambda results: words.report(task, queries, results[:first], results[first:]))
 
 
 class OfflineModel(Model):

@@ -53,6 +53,7 @@ PAIRS_OF_ONE = _rule(
     r"\b(pros|advantages|benefits|strengths|costs|read|reads|research|trial|do's)( and )"
     r"(cons|disadvantages|drawbacks|risks|weaknesses|benefits|write|writes|development|error|don'ts)\b"
 )
+ANGLES = ("cost", "errors", "crash", "why")
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -144,10 +145,22 @@ def content_words(text: str) -> list[str]:
     return (told or words)[:_MAX_WORDS]
 
 
+def subject_of(task: str) -> str:
+    """What a worker's task is about, in the words of its first sentence."""
+    return (
+        description_of(_drop(RESEARCH, SENTENCE_END.split(task.strip(), maxsplit=1)[0]).rstrip(" .?!")) or "this task"
+    )
+
+
 def queries_for(task: str) -> list[str]:
     """One or two searches for a worker's task: its first sentence's words, then only the first two of them."""
-    words = content_words(SENTENCE_END.split(task.strip(), maxsplit=1)[0]) or content_words(task)
+    words = content_words(subject_of(task)) or content_words(task)
     return [" ".join(words), *([" ".join(words[:2])] if len(words) > 2 else [])]
+
+
+def further_queries(query: str) -> list[str]:
+    """The same from other angles: a search brings one passage of each document, so another question brings another."""
+    return [f"{query} {angle}" for angle in ANGLES]
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,23 @@ def read_hits(result: str) -> list[Hit]:
         heading = title[1][: origin.start()] if origin else title[1]
         hits.append(Hit(heading.strip(), origin[1].removeprefix("source").strip() if origin else "", snippet.strip()))
     return hits
+
+
+def is_about(hit: Hit, query: str) -> bool:
+    """Whether a passage holds at least half of the words, or such as begin alike.
+
+    A search is content with any one of them, and that may be the least of them.
+    """
+    text = f"{hit.heading} {hit.snippet}".lower()
+    begins = [word[:5] for word in re.findall(r"\w{3,}", query.lower())]
+    return 2 * sum(begin in text for begin in begins) >= len(begins)
+
+
+def same_passage(one: Hit, other: Hit) -> bool:
+    """Whether two snippets are windows of one passage, cut a little differently."""
+    shorter, longer = sorted((one.snippet, other.snippet), key=len)
+    third = len(shorter) // 3
+    return shorter[third : len(shorter) - third] in longer
 
 
 def found_nothing(result: str) -> bool:
@@ -222,10 +252,9 @@ def read_remarks(text: str) -> list[str]:
 
 def _job(block: str) -> EndedJob:
     texts, attributes = dict(_fields(block)), dict(_tags(block))
-    reason = texts.get("reason", "")
-    code = re.search(r'code="([^"]*)"', attributes.get("reason", ""))
+    code = re.search(r'code="([^"]+)"', attributes.get("reason", ""))
     canceled_by = re.search(r'canceled-by="([^"]+)"', attributes.get("reason", ""))
-    said = [f"`{code[1]}`" if code and code[1] else "", f"by {canceled_by[1]}" if canceled_by else "", reason]
+    said = [f"`{code[1]}`" if code else "", f"by the {canceled_by[1]}" if canceled_by else texts.get("reason", "")]
     return EndedJob(
         texts.get("job-id", ""),
         texts.get("description", "") or texts.get("job-id", "a job"),
@@ -249,4 +278,4 @@ def _tags(block: str) -> Iterator[tuple[str, str]]:
 
 def unescape(text: str) -> str:
     """Undoes what a notification does to text, in the order that leaves an escaped escape alone."""
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

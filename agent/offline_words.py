@@ -5,7 +5,18 @@ Every passage is quoted word for word and names its source. It judges nothing, a
 
 import re
 
-from agent.offline_text import SENTENCE_END, EndedJob, Hit, found_nothing, read_hits, read_jobs, read_remarks
+from agent.offline_text import (
+    SENTENCE_END,
+    EndedJob,
+    Hit,
+    found_nothing,
+    is_about,
+    read_hits,
+    read_jobs,
+    read_remarks,
+    same_passage,
+    subject_of,
+)
 
 _QUOTED_IN_ANSWER = 3
 _QUOTED_IN_REPORT = 8
@@ -36,25 +47,24 @@ def answer(question: str, result: str) -> str:
     return f"The knowledge store has this on it, quoted:\n\n{quoted}\n\n{SIGNED}"
 
 
-def report(task: str, subject: str, queries: list[str], results: list[str]) -> str:
-    """A worker's report: summary, quoted passages, sources."""
-    hits = _merged(results)[:_QUOTED_IN_REPORT]
+def report(task: str, queries: list[str], found: list[str], further: list[str]) -> str:
+    """A worker's report: summary, quoted passages, sources. Of `further` results only what is about the task counts."""
+    subject = subject_of(task)
+    more = [hit for result in further for hit in read_hits(result) if is_about(hit, queries[-1])]
+    hits = _distinct([hit for result in found for hit in read_hits(result)] + more)[:_QUOTED_IN_REPORT]
     searched = " and ".join(f"“{query}”" for query in queries)
     if not hits:
-        unclear = next((result for result in results if not found_nothing(result)), "Nothing found.")
+        unclear = next((result for result in found if not found_nothing(result)), "Nothing found.")
         return (
             f"**Summary.** {_no_passages(subject, unclear)} So this report has no findings.\n\n"
             f"Searched the knowledge store for {searched}. The task was:\n\n{_as_quote(task)}\n\n{SIGNED}"
         )
-    sources = list(dict.fromkeys(_cited(hit) for hit in hits))
-    number = {source: count for count, source in enumerate(sources, 1)}
-    passages = "\n\n".join(
-        f"### {hit.heading or 'Without a heading'}\n\n{_quote(hit)}\n\nSource: [{number[_cited(hit)]}]" for hit in hits
-    )
+    number = {source: count for count, source in enumerate(dict.fromkeys(map(_cited, hits)), 1)}
+    passages = "\n\n".join(f"{_quote(hit)}\n\nSource: [{number[_cited(hit)]}]" for hit in hits)
     listed = "\n".join(f"{count}. {source}" for source, count in number.items())
     return (
         f"**Summary.** On {subject}, the knowledge store has {_count(len(hits), 'passage')} from "
-        f"{_count(len(sources), 'place')}. The nearest says: {gist(hits[0].snippet)}\n\n"
+        f"{_count(len(number), 'source')}. The nearest says: {gist(hits[0].snippet)}\n\n"
         f"## Findings\n\n{passages}\n\n## Sources\n\n{listed}\n\nSearched for {searched}. {SIGNED}"
     )
 
@@ -119,13 +129,13 @@ def gist(text: str) -> str:
     return taken if len(taken) <= _GIST_CHARS else taken[: _GIST_CHARS - 1].rsplit(" ", 1)[0] + "…"
 
 
-def _merged(results: list[str]) -> list[Hit]:
-    """The hits of several searches; a later one brings only places that no earlier one has brought."""
-    merged: list[Hit] = []
-    for result in results:
-        known = {(hit.heading, hit.origin) for hit in merged}
-        merged += [hit for hit in dict.fromkeys(read_hits(result)) if (hit.heading, hit.origin) not in known]
-    return merged
+def _distinct(hits: list[Hit]) -> list[Hit]:
+    """The hits in order, each passage once."""
+    distinct: list[Hit] = []
+    for hit in hits:
+        if not any(same_passage(hit, other) for other in distinct):
+            distinct.append(hit)
+    return distinct
 
 
 def _no_passages(subject: str, result: str) -> str:
