@@ -4,12 +4,14 @@ A rule that is broken is named with file and line. The finders are in `tests/sup
 """
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.support import house
 
 ROOT = Path(__file__).parents[1]
 ROOMS = set(house.MAY_IMPORT)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RULES = [
     house.wrong_way,
     house.foreign,
@@ -112,8 +115,17 @@ tx.q("DELETE FROM batches where id in (select id from sessions)")
     assert set(written) == {"runs", "jobs", "batches", house.VARIABLE}
 
 
+def test_every_foreign_tool_is_a_declared_dependency(ours: house.House) -> None:
+    """What only comes along with something else is gone one day, when that no longer wants it."""
+    declared = {re.split(r"[^\w-]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    distributions = packages_distributions()
+    owners = {name: distributions[name][0] for name in house.foreign_names(ours)}
+    part_of_pydantic = {"pydantic_core"}  # one release of each belongs to one of the other
+    assert {name for name, owner in owners.items() if owner not in declared} <= part_of_pydantic
+
+
 def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: set[str]) -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    listed = PROJECT["tool"]["setuptools"]["packages"]
     top = {name.split("/")[0] for name in wheel}
     assert set(listed) == ROOMS
     assert {name for name in top if not name.endswith(".dist-info")} == ROOMS

@@ -6,6 +6,7 @@ finds.
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,12 @@ def _imported(house: House, module: str) -> set[str]:
     targets = (target for target, _ in imports(module, house[module]))
     found = {files.get(target) or files.get(target.rpartition(".")[0]) for target in targets}
     return {path for path in found if path and path != module}
+
+
+def foreign_names(house: House) -> set[str]:
+    """The top-level names that the house imports and that are neither ours nor Python's."""
+    names = {target.split(".")[0] for module, tree in house.items() for target, _ in imports(module, tree)}
+    return names - set(MAY_IMPORT) - set(sys.stdlib_module_names)
 
 
 def environment(house: House) -> list[str]:
