@@ -11,6 +11,7 @@ from enum import StrEnum
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -93,10 +94,10 @@ def server(url: str | None) -> Iterator[Client]:
 
 
 def required(text: str, what: str) -> str:
-    """The text, if there is any; half characters, which an argument may hold, become question marks."""
+    """The text, if there is any."""
     if not text.strip():
         fail(f"{what} is empty", 2)
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 @app.callback(invoke_without_command=True)
@@ -128,19 +129,21 @@ def serve(
 ) -> None:
     """Web server and worker in one process."""
     given = load(host=host, port=port, data=data, model=model)
-    # Loading the server and the agent library takes long; the commands that only ask a server start without them.
-    from web import app as house
-
-    raise typer.Exit(house.serve(given, worker=not no_worker))
+    raise typer.Exit(house().serve(given, worker=not no_worker))
 
 
 @app.command()
 def worker(data: Data = None, model: Model = None) -> None:
     """A worker alone, for a database that several processes share."""
     given = load(data=data, model=model)
-    from web import app as house  # late for the same reason as in `serve`
+    raise typer.Exit(house().work(given))
 
-    raise typer.Exit(house.work(given))
+
+def house() -> ModuleType:
+    """The server. Loading it and the agent library takes long, so what only asks a server starts without them."""
+    from web import app as web_app
+
+    return web_app
 
 
 def load(**command_line: str | None) -> settings.Settings:

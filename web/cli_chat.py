@@ -6,10 +6,11 @@ here again.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Self
 from uuid import uuid4
 
+from background.text import clean as storable
 from web.cli_screen import Board, Screen
 from web.cli_views import ENDED
 from web.client import Away, Client, Refused, part
@@ -23,6 +24,8 @@ LOOK_S = 5.0
 AWAY_S = 120.0
 # A job that has ended is briefed within moments, or else not before the session's next turn.
 BRIEFING_S = 30.0
+# After these events some may be missing.
+GAPS = ("lost", "reset")
 # A message that may or may not have arrived is sent again; its id makes it one message.
 SEND_TRIES, SEND_AGAIN_S = 3, 0.5
 
@@ -45,13 +48,13 @@ def say_once(client: Client, session: str | None, text: str) -> int:
     session, new = open_session(client, session)
     if new:
         screen.note(f"session {session}")
+    completed = False
     with Chat(client, session, screen) as chat:
         try:
             completed = chat.say(text)
             chat.follow()
         except KeyboardInterrupt:
             screen.note(f"Left; what runs goes on. {come_back(session)}")
-            return 1 if chat.owed else 0
     return 0 if completed else 1
 
 
@@ -85,13 +88,12 @@ class Chat:
         """Sends a message and prints the answer as it comes. Returns whether the turn completed."""
         task = self._send(text)
         self.owed.add(task)
-        streamed = "".join(self._pieces(task))
-        log = self.log()
+        streamed, log = self._hear(task)
         self._complete(streamed, answer(log, task))
         return self._close(task, log)
 
     def _send(self, text: str) -> str:
-        body = {"text": text, "message_id": uuid4().hex}
+        body = {"text": storable(text), "message_id": uuid4().hex}
         for left in reversed(range(SEND_TRIES)):
             try:
                 return self.client.post(f"/api/sessions/{part(self.session)}/messages", body)["task_id"]
@@ -101,30 +103,29 @@ class Chat:
                 time.sleep(SEND_AGAIN_S)
         raise AssertionError("unreachable")
 
-    def _pieces(self, task: str) -> Iterator[str]:
-        """Prints the turn's text as it comes, until the turn has ended. Yields what was printed."""
+    def _hear(self, task: str) -> tuple[str, Messages]:
+        """Prints the turn's text as it comes, until it has ended. Returns what was printed, and the log then."""
+        printed: list[str] = []
         whole = True
         while True:
             event = self._stream.next(LOOK_S)
-            if event is None or event.name in ("lost", "reset"):
-                # After a gap the pieces no longer join: the rest of the text comes from the log.
-                whole = whole and event is None
-                if self._has_ended(task):
-                    return
-            elif event.data.get("task_id") != task:
+            if event and event.name == "turn.delta":
+                if whole and event.data["task_id"] == task:
+                    printed.append(event.data["text"])
+                    self.screen.piece(event.data["text"])
                 continue
-            elif event.name == "turn.delta" and whole:
-                self.screen.piece(event.data["text"])
-                yield event.data["text"]
-            elif event.name == "turn.finished":
-                return
+            if event and event.name in GAPS:
+                whole = False  # the pieces no longer join: the rest of the text comes from the log
+            if (event is None or event.name in (*GAPS, "turn.finished")) and (log := self._log_of_end(task)):
+                return "".join(printed), log
 
-    def _has_ended(self, task: str) -> bool:
+    def _log_of_end(self, task: str) -> Messages | None:
         try:
-            return outcome(self.log(), task)[0] in ENDED
+            log = self.log()
         except Away as away:
             self._bear(away)
-            return False
+            return None
+        return log if has_ended(log, task) else None
 
     def _complete(self, streamed: str, text: str) -> None:
         """Brings what was printed up to what the log says; earlier remarks of the turn may stand before its answer."""
@@ -140,8 +141,12 @@ class Chat:
         self.owed.discard(task)
         self.shown.add(task)
         self._sent_out(task, log)
+        return self.tell_end(task, log)
+
+    def tell_end(self, task: str, log: Messages) -> bool:
+        """Says so if the turn ended otherwise than by completing. Returns whether it completed."""
         end, reason = outcome(log, task)
-        if end != "completed":
+        if end in ENDED and end != "completed":
             self.screen.note(f"The turn ended {end}{f': {reason}' if reason else ''}")
         return end == "completed"
 
@@ -158,20 +163,21 @@ class Chat:
         """Shows what has changed, and prints what is new. Returns whether anything is left to wait for."""
         try:
             self._late_answers()
-            jobs = self.jobs(self.out)
+            asked = set(self.out)
+            jobs = self.jobs(asked)
             board.show(jobs)
             self._briefings(jobs)
         except Away as away:
             self._bear(away)
             return True
-        self._settle(jobs)
+        self._settle(asked, jobs)
         return bool(self.out or self.owed)
 
     def _late_answers(self) -> None:
         """Answers that nobody waited for to their end."""
         log = self.log() if self.owed else []
         for task in sorted(self.owed):
-            if outcome(log, task)[0] in ENDED:
+            if has_ended(log, task):
                 self.screen.answer(answer(log, task))
                 self._close(task, log)
 
@@ -184,12 +190,11 @@ class Chat:
                 self.screen.answer(answer(log, task))
                 self._close(task, log)
 
-    def _settle(self, jobs: Iterable[dict[str, Any]]) -> None:
-        """Waits no longer for what has been told, nor for ever for what may wait for the session's next turn."""
-        told = {job["id"] for job in jobs if is_told(job)}
-        self.out -= told
-        left = [job["id"] for job in jobs if job["id"] in self.out and is_pending(job)]
-        if left and len(left) == len(self.out) and self._patience.over(left):
+    def _settle(self, asked: set[str], jobs: Iterable[dict[str, Any]]) -> None:
+        """Waits no longer for what was told or is gone, nor for ever for what may wait for the session's next turn."""
+        left = {job["id"]: is_pending(job) for job in jobs if not is_told(job)}
+        self.out -= asked - left.keys()
+        if left and all(left.values()) and self.out == left.keys() and self._patience.over(sorted(left)):
             self.screen.note(f"No briefing yet: it may wait for the session's next turn. {come_back(self.session)}")
             self.out.clear()
 
@@ -215,7 +220,7 @@ class Chat:
             if left is None or job["id"] in left:
                 found.append(job)
                 left = left and left - {job["id"]}
-        return sorted(found, key=lambda job: job["created_at"])
+        return sorted(found, key=lambda job: (job["created_at"], job["id"]))
 
     # --- listening --------------------------------------------------------------------------------------------------
 
@@ -273,6 +278,11 @@ def outcome(log: Messages, task: str) -> tuple[str, str]:
     """A turn's state, and the reason of its end if it has one."""
     ends = [message for message in log if message["task_id"] == task and message.get("state")]
     return (ends[-1]["state"], ends[-1].get("reason") or "") if ends else ("", "")
+
+
+def has_ended(log: Messages, task: str) -> bool:
+    """Whether the turn is over. A task's ends bear the names of a job's."""
+    return outcome(log, task)[0] in ENDED
 
 
 def squeezed(text: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from background.text import clean as storable
 from web.cli_views import line
 from web.client import Client, Refused
 
@@ -77,7 +78,7 @@ def _take(client: Client, file: Path, counts: Counts, say: Say) -> None:
         counts.skipped += isinstance(why, Unfit)
         counts.failed += isinstance(why, OSError)
         return say(f"skipped {file}: {why if isinstance(why, Unfit) else why.strerror}")
-    body = {"name": str(file), "text": text, "media_type": MEDIA_TYPES[file.suffix.lower()]}
+    body = {"name": storable(str(file.resolve())), "text": text, "media_type": MEDIA_TYPES[file.suffix.lower()]}
     try:
         answer = client.post("/api/knowledge/documents", body)
     except Refused as problem:
@@ -115,10 +116,9 @@ def _files(paths: Iterable[Path], counts: Counts, say: Say) -> Iterator[Path]:
     seen: set[Path] = set()
     for path in paths:
         for file in _below(path, counts, say):
-            found = file.resolve()
-            if found not in seen:
-                seen.add(found)
-                yield found
+            if (real := file.resolve()) not in seen:
+                seen.add(real)
+                yield file
 
 
 def _below(path: Path, counts: Counts, say: Say) -> Iterator[Path]:

@@ -7,8 +7,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from web.cli_chat import LOOK_S, Chat, come_back, is_told, open_session
+from web.cli_chat import LOOK_S, Chat, come_back, has_ended, is_told, open_session
 from web.cli_screen import Board, Screen
 from web.cli_views import clean, job_line, jobs_table, show
 from web.client import Client, ClientError, part
@@ -45,10 +46,12 @@ def recall(chat: Chat) -> None:
     for message in log[asked[-1] if asked else 0 :]:
         if message["kind"] == "user":
             chat.screen.note(f"{PROMPT}{message['text']}")
+            chat.tell_end(message["task_id"], log)
         elif message["kind"] in ("agent", "notice"):
             chat.screen.answer(message["text"])
-    chat.shown |= {message["task_id"] for message in log if message["kind"] == "agent"}
-    chat.owed |= {message["task_id"] for message in log if message["kind"] == "user"} - chat.shown
+    tasks = {message["task_id"] for message in log if message["kind"] in ("user", "agent")}
+    chat.shown |= {task for task in tasks if has_ended(log, task)}
+    chat.owed |= tasks - chat.shown
     chat.out |= {job["id"] for job in chat.jobs() if not is_told(job)}
 
 
@@ -56,7 +59,7 @@ def ask(chat: Chat, board: Board) -> str:
     """The next line; `/quit` for the end of the input and for Ctrl-C."""
     try:
         catch_up(chat, board)
-        with chat.screen.beside(above_prompt), Teller(chat, board):
+        with Teller(chat, board):
             return input(PROMPT).strip()
     except (EOFError, KeyboardInterrupt):
         print()
@@ -81,7 +84,7 @@ def obey(chat: Chat, text: str) -> None:
     except ClientError as problem:
         chat.screen.note(problem)
     except KeyboardInterrupt:
-        chat.screen.note("The turn goes on; its answer will be shown.")
+        chat.screen.note("The turn goes on; its answer will be shown." if chat.owed else "Left.")
 
 
 def command(chat: Chat, name: str, *arguments: str) -> None:
@@ -97,20 +100,6 @@ def command(chat: Chat, name: str, *arguments: str) -> None:
             chat.screen.note(HELP)
 
 
-@contextmanager
-def above_prompt() -> Iterator[None]:
-    """Takes the prompt away, and sets it again below what was printed meanwhile, with what stood typed at it."""
-    if not sys.stdout.isatty():
-        yield
-        return
-    sys.stdout.write(ERASE_LINE)
-    sys.stdout.flush()
-    yield
-    typed = readline.get_line_buffer() if readline else ""
-    sys.stdout.write(f"{PROMPT}{clean(typed)}")
-    sys.stdout.flush()
-
-
 class Teller(threading.Thread):
     """Tells of jobs and briefings while the prompt waits for a line."""
 
@@ -119,14 +108,17 @@ class Teller(threading.Thread):
         self._chat = chat
         self._board = board
         self._over = threading.Event()
+        self._beside = chat.screen.beside(self._above)
 
     def __enter__(self) -> None:
+        self._beside.__enter__()
         self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *failure: Any) -> None:
         self._over.set()
         self._chat.wake()
         self.join()
+        self._beside.__exit__(*failure)
 
     def run(self) -> None:
         try:
@@ -137,3 +129,15 @@ class Teller(threading.Thread):
                 self._chat.look(self._board)
         except ClientError as problem:
             self._chat.screen.note(problem)
+
+    @contextmanager
+    def _above(self) -> Iterator[None]:
+        """Takes the prompt away, and sets it again below what was printed meanwhile, with what stood typed at it."""
+        if sys.stdout.isatty() and not self._over.is_set():
+            sys.stdout.write(ERASE_LINE)
+            sys.stdout.flush()
+        yield
+        if sys.stdout.isatty() and not self._over.is_set():
+            typed = readline.get_line_buffer() if readline else ""
+            sys.stdout.write(f"{PROMPT}{clean(typed)}")
+            sys.stdout.flush()

@@ -51,9 +51,10 @@ class Screen:
 
     def answer(self, text: str) -> None:
         """A whole text, on lines of its own."""
-        with self._aside():
-            self.end_line()
-            self.piece(text.strip("\n") + "\n")
+        if text.strip():
+            with self._aside():
+                self.end_line()
+                self.piece(text.strip("\n") + "\n")
 
     def note(self, text: object) -> None:
         """One line about what happens."""
@@ -103,6 +104,8 @@ class Board:
             self._told[job["id"]] = job["status"]
             if job["status"] in ENDED or not self._lively:
                 self._screen.note(job_line(job))
+        if self._lively:
+            self._live.refresh()
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
