@@ -1,0 +1,125 @@
+"""A message as an A2A client sends it: its parts, its text, the skill it asks for, and the mark that tells it again.
+
+Pure, and strict: -32602 and -32005 name the field and never its value. What it leaves standing is the protocol's JSON,
+fit to be stored and sent out again as it is.
+"""
+
+import base64
+import binascii
+import hashlib
+from typing import Any
+
+from web import a2a_fields as fields
+from web.a2a_errors import A2AError, invalid
+from web.a2a_fields import Limits
+from web.access import is_reserved, is_session_id
+from web.bodies import canonical
+
+CONTENT = ("text", "raw", "url", "data")
+ABOUT_PART = ("metadata", "filename", "mediaType")
+MESSAGE_FIELDS = ("messageId", "contextId", "taskId", "role", "metadata", "extensions", "referenceTaskIds")
+
+
+def checked(sent: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """The message with the fields that the protocol knows, each of them in order. A2AError -32602, -32005."""
+    fields.required_id(sent, "messageId", "message.", limits)
+    _check_context_id(sent, limits)
+    fields.optional_id(sent, "taskId", "message.", limits)
+    if sent.get("role") != "ROLE_USER":
+        raise invalid("message.role", "must be ROLE_USER")
+    fields.metadata_of(sent, "message.", limits)
+    fields.strings(sent, "extensions", "message.", limits)
+    fields.strings(sent, "referenceTaskIds", "message.", limits)
+    return fields.kept(sent, MESSAGE_FIELDS) | {"parts": _parts(sent.get("parts"), limits)}
+
+
+def text_of(message: dict[str, Any], limits: Limits) -> str:
+    """The text parts of a checked message, a line break between them. A2AError -32602 where it is all blank."""
+    parts = message["parts"]
+    texts = [part["text"] for part in parts if "text" in part]
+    joined = "\n".join(texts)
+    field = "message.parts[0].text" if len(parts) == 1 else "message.parts"
+    if len(joined) > limits.text_chars:
+        raise invalid(field, f"text must not be longer than {limits.text_chars} characters")
+    if len(texts) == len(parts) and not joined.strip():
+        raise invalid(field, "must not be blank")
+    return joined
+
+
+def skill_of(message: dict[str, Any], limits: Limits) -> str:
+    """The profile that a checked message asks for. A2AError -32602 for one that is not enabled."""
+    skill = message.get("metadata", {}).get("skill")
+    if skill is None:
+        return limits.default_skill
+    if not isinstance(skill, str) or skill not in limits.skills:
+        raise invalid("message.metadata.skill", f"must be one of {', '.join(limits.skills)}")
+    return skill
+
+
+def fingerprint(message: dict[str, Any]) -> str:
+    """What a checked message is told by when its id comes again: the same for the same content in any order of members.
+
+    A2AError -32602 for NaN and Infinity, which no JSON text can hold.
+    """
+    try:
+        text = canonical(message)
+    except ValueError:
+        # Metadata was looked at before, so it is a part's data; the slow way finds out which.
+        for index, part in enumerate(message["parts"]):
+            fields.finite(part.get("data"), f"message.parts[{index}].data")
+        raise
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_context_id(message: dict[str, Any], limits: Limits) -> None:
+    value = fields.string(message, "contextId", "message.", limits.id_chars)
+    # A reserved one is left to `access.check_claims`, which knows the caller and writes the audit.
+    if value is not None and not is_session_id(value) and not is_reserved(value):
+        raise invalid("message.contextId", "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+
+
+def _parts(parts: Any, limits: Limits) -> list[dict[str, Any]]:
+    if not isinstance(parts, list) or not parts:
+        raise invalid("message.parts", "must be a list of at least one part")
+    if len(parts) > limits.parts:
+        raise invalid("message.parts", f"must not have more than {limits.parts} parts")
+    return [_part(part, f"message.parts[{index}]", limits) for index, part in enumerate(parts)]
+
+
+def _part(part: Any, at: str, limits: Limits) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        raise invalid(at, "must be an object")
+    # A null is a value of `data` and no value of any other field.
+    present = [key for key in CONTENT if key in part and (key == "data" or part[key] is not None)]
+    if len(present) != 1:
+        raise invalid(at, f"must have exactly one of {', '.join(CONTENT)}")
+    content, at = present[0], at + "."
+    if content != "data" and not isinstance(part[content], str):
+        raise invalid(at + content, "must be a string")
+    if content == "raw" and not _is_base64(part["raw"]):
+        raise invalid(at + "raw", "must be base64")
+    if content == "url" and fields.string(part, "url", at, limits.name_chars) is None:
+        raise invalid(at + "url", "must not be empty")
+    fields.metadata_of(part, at, limits)
+    fields.string(part, "filename", at, limits.name_chars)
+    _check_media_type(part, at, limits)
+    return {content: part[content]} | fields.kept(part, ABOUT_PART)
+
+
+def _check_media_type(part: dict[str, Any], at: str, limits: Limits) -> None:
+    media_type = fields.string(part, "mediaType", at, limits.name_chars)
+    if media_type is None or media_type.partition(";")[0].strip().lower() in limits.input_modes:
+        return
+    supported = ", ".join(sorted(limits.input_modes))
+    told = {"field": f"{at}mediaType", "supported": supported}
+    raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", f"{at}mediaType: must be one of {supported}", metadata=told)
+
+
+def _is_base64(text: str) -> bool:
+    """Either alphabet, padded or not: the protocol's JSON allows all four."""
+    bare = text.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True

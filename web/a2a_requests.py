@@ -1,0 +1,200 @@
+"""What an A2A client asks, read strictly and as pure functions: bytes to an envelope, its params to a request.
+
+Nothing is looked up, stored or awaited here, so it may run in any thread. A refusal is an A2AError that names the
+field as the client wrote it and never repeats its value. Fields that the protocol does not know are left out.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from web import a2a_fields as fields
+from web import a2a_message
+from web.a2a_errors import A2AError, RpcId, invalid
+from web.a2a_fields import NESTING, Limits
+from web.bodies import LongNumber, NotJson, TooDeep, decode
+
+# Around the data of a part stand the envelope, params, message, parts and the part.
+BODY_NESTING = NESTING + 5
+VERSION = re.compile(r"1\.0(\.[0-9]+)?")
+
+SERVED = frozenset({"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "SubscribeToTask"})
+# The rest of the protocol: what a client is told who asks for what the card does not offer.
+REFUSED = {
+    "ListTasks": "UNSUPPORTED_OPERATION",
+    "GetExtendedAgentCard": "UNSUPPORTED_OPERATION",
+    "CreateTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    "GetTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    "ListTaskPushNotificationConfigs": "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    "DeleteTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
+}
+# Version 0.3 spoke of the same things in these words; knowing them makes the answer "another version", not "unknown".
+METHODS_OF_0_3 = frozenset(
+    {
+        "message/send",
+        "message/stream",
+        "tasks/get",
+        "tasks/list",
+        "tasks/cancel",
+        "tasks/resubscribe",
+        "tasks/pushNotificationConfig/set",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+        "tasks/pushNotificationConfig/delete",
+        "agent/getAuthenticatedExtendedCard",
+    }
+)
+
+
+class Envelope(NamedTuple):
+    """A JSON-RPC request; `params` is whatever stood there, and `{}` where nothing did."""
+
+    id: RpcId
+    method: str
+    params: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """A message to accept.
+
+    `message` is the protocol's JSON as it was sent, without unknown and empty fields; `metadata` that of the request
+    around it. `text` is its text parts, a line break between them; other parts stand in `message["parts"]` alone.
+    `fingerprint` is the same for the same message, however it was spelled.
+    """
+
+    message: dict[str, Any]
+    metadata: dict[str, Any] | None
+    message_id: str
+    context_id: str | None
+    task_id: str | None
+    text: str
+    skill: str
+    return_immediately: bool
+    history_length: int | None
+    fingerprint: str
+
+
+class TaskRequest(NamedTuple):
+    """A task that somebody asks about. `history_length`: None for all of it."""
+
+    id: str
+    history_length: int | None = None
+
+
+def parse_envelope(body: bytes) -> Envelope:
+    """The request in a body. A2AError -32700, -32600, or -32602 for what is JSON and cannot be taken in.
+
+    The error's `rpc_id` is the request's id wherever one could be told.
+    """
+    try:
+        value = decode(body, BODY_NESTING)
+    except NotJson:
+        raise A2AError("JSON_PARSE") from None
+    except LongNumber:
+        raise invalid("params", "a number has too many digits") from None
+    except TooDeep as deep:
+        refused = invalid(_place(deep), f"must not be nested deeper than {NESTING} levels")
+        refused.rpc_id = _rpc_id(deep.value)
+        raise refused from None
+    if not isinstance(value, dict):
+        raise A2AError("INVALID_REQUEST", "The body must be one JSON-RPC request object; batches are not supported")
+    rpc_id, method = _rpc_id(value), value.get("method")
+    if rpc_id is None and value.get("id") is not None:
+        raise A2AError("INVALID_REQUEST", "id must be a string, a number or null")
+    if value.get("jsonrpc") != "2.0":
+        raise A2AError("INVALID_REQUEST", 'jsonrpc must be "2.0"', rpc_id=rpc_id)
+    if not isinstance(method, str) or not method:
+        raise A2AError("INVALID_REQUEST", "method must be a string, and not empty", rpc_id=rpc_id)
+    return Envelope(rpc_id, method, value.get("params", {}))
+
+
+def negotiate(header: str | None, query: str | None, method: str) -> str:
+    """The protocol version to speak, `1.0`; `header` (which wins) and `query` are A2A-Version, None where absent.
+
+    A2AError -32601 for a method of no version, -32009 for a version that is not served (none at all means 0.3),
+    -32003 or -32004 for a method that the card does not offer.
+    """
+    version = (header if header is not None else query) or "0.3"
+    current = VERSION.fullmatch(version) is not None
+    if method not in SERVED and method not in REFUSED and (current or method not in METHODS_OF_0_3):
+        raise A2AError("METHOD_NOT_FOUND")
+    if not current:
+        raise A2AError(
+            "VERSION_NOT_SUPPORTED",
+            "Protocol version not supported: this server speaks 1.0; send the header A2A-Version: 1.0",
+            metadata={"supported": "1.0"},
+        )
+    if method in REFUSED:
+        raise A2AError(REFUSED[method])
+    return "1.0"
+
+
+def send_params(params: Any, limits: Limits) -> SendRequest:
+    """Params of SendMessage and SendStreamingMessage. A2AError -32602, -32005, -32003."""
+    given = _params(params)
+    sent = fields.object_at(given, "message", "")
+    if sent is None:
+        raise invalid("message", "is required")
+    message = a2a_message.checked(sent, limits)
+    configuration = fields.object_at(given, "configuration", "") or {}
+    fields.strings(configuration, "acceptedOutputModes", "configuration.", limits)
+    request = SendRequest(
+        message=message,
+        metadata=fields.metadata_of(given, "", limits),
+        message_id=message["messageId"],
+        context_id=message.get("contextId"),
+        task_id=message.get("taskId"),
+        text=a2a_message.text_of(message, limits),
+        skill=a2a_message.skill_of(message, limits),
+        return_immediately=fields.flag(configuration, "returnImmediately", "configuration."),
+        history_length=fields.natural(configuration, "historyLength", "configuration."),
+        fingerprint=a2a_message.fingerprint(message),
+    )
+    if configuration.get("taskPushNotificationConfig") is not None:
+        raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED")
+    return request
+
+
+def get_params(params: Any, limits: Limits) -> TaskRequest:
+    """Params of GetTask. A2AError -32602."""
+    given = _params(params)
+    return TaskRequest(fields.required_id(given, "id", "", limits), fields.natural(given, "historyLength", ""))
+
+
+def cancel_params(params: Any, limits: Limits) -> TaskRequest:
+    """Params of CancelTask; their metadata is checked and means nothing to us. A2AError -32602."""
+    given = _params(params)
+    fields.metadata_of(given, "", limits)
+    return TaskRequest(fields.required_id(given, "id", "", limits))
+
+
+def subscribe_params(params: Any, limits: Limits) -> TaskRequest:
+    """Params of SubscribeToTask. A2AError -32602."""
+    return TaskRequest(fields.required_id(_params(params), "id", "", limits))
+
+
+def _rpc_id(value: Any) -> RpcId:
+    """The id of a request; None where it has none that JSON-RPC allows."""
+    found = value.get("id") if isinstance(value, dict) else None
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        return None
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def _place(deep: TooDeep) -> str:
+    """The field that is too deep: down to the data or metadata in it, and no further into what the client made up."""
+    path = deep.path[1:] if deep.path[:1] == ("params",) else deep.path
+    end = next((index for index, key in enumerate(path) if key in ("data", "metadata")), 0)
+    named = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path[: end + 1])
+    return named.lstrip(".") or "params"
+
+
+def _params(params: Any) -> dict[str, Any]:
+    if not isinstance(params, dict):
+        raise invalid("params", "must be an object")
+    # An interface of ours never asks for a tenant, and nobody's scope is anything but their own.
+    if params.get("tenant") not in (None, ""):
+        raise invalid("tenant", "must be empty: this server has no tenants")
+    return params
