@@ -84,7 +84,7 @@ class Process:
                 start_new_session=True,
             )
         self._groups.append(self._process.pid)
-        self.wait(lambda: self.ready() or not self.running, 30)
+        self.wait(lambda: self.ready() or not self.running, 60)
         assert self.running, f"it ended with {self._process.returncode} instead of starting\n{self.log()}"
         return self
 
