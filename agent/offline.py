@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     ModelResponseStreamEvent,
+    SystemPromptPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -106,7 +107,7 @@ def _add(turn: Turn, request: ModelRequest) -> None:
 
 def _plan(turn: Turn, tools: set[str], instructions: str) -> list[Errand]:
     if DETACHED in instructions:
-        return [_research("\n\n".join(turn.asks), tools)]
+        return [_research("\n\n".join(turn.asks), tools) if turn.asks else Errand((), lambda _: words.no_task())]
     asks = [read_ask(text) for text in turn.asks]
     if "task_batch" not in tools:  # nothing to send out with: what can be done is done here
         return [_talk() if ask.kind == "talk" else _research(ask.text, tools) for ask in asks]
@@ -190,10 +191,12 @@ class OfflineModel(Model):
 
 
 def _respond(messages: list[ModelMessage], parameters: ModelRequestParameters) -> ModelResponse:
-    written = [message.instructions for message in messages if isinstance(message, ModelRequest)]
-    parts = [part.content for part in parameters.instruction_parts or []]
-    told = "\n".join(parts) if parts else next((text for text in reversed(written) if text), "")
-    return respond(messages, [tool.name for tool in parameters.function_tools], told)
+    told = [part.content for part in parameters.instruction_parts or []]
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            told += [message.instructions or ""]
+            told += [part.content for part in message.parts if isinstance(part, SystemPromptPart)]
+    return respond(messages, [tool.name for tool in parameters.function_tools], "\n".join(told))
 
 
 @dataclass
@@ -237,4 +240,4 @@ class OfflineStream(StreamedResponse):
 
     @property
     def timestamp(self) -> datetime:
-        return datetime.now(UTC)
+        return self.response.timestamp

@@ -155,7 +155,7 @@ def subject_of(task: str) -> str:
 def queries_for(task: str) -> list[str]:
     """One or two searches for a worker's task: its first sentence's words, then only the first two of them."""
     words = content_words(subject_of(task)) or content_words(task)
-    return [" ".join(words), *([" ".join(words[:2])] if len(words) > 2 else [])]
+    return [" ".join(words) or task.strip(), *([" ".join(words[:2])] if len(words) > 2 else [])]
 
 
 def further_queries(query: str) -> list[str]:
@@ -165,7 +165,7 @@ def further_queries(query: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Hit:
-    """One passage that a search brought: its snippet word for word, and where it is from as the tool named it."""
+    """One passage that a search brought: its snippet word for word, without marks of headings, and where it is from."""
 
     heading: str
     origin: str
@@ -173,6 +173,7 @@ class Hit:
 
 
 _ENTRY = re.compile(r"^\[\d+\]\s+(.*)$", re.MULTILINE)
+_HEADING_MARK = re.compile(r"^\s*#{1,6}\s+", re.MULTILINE)  # a snippet on one line would all be the heading's
 _ORIGIN = re.compile(r"\s*\((source\s.*)\)\s*$")
 _FRAME = re.compile(
     r"\n\s*\n[^\n]*(?:reference|material|instructions|open_report|memory_recall)[^\n]*\Z|\n</[\w-]+>\s*\Z"
@@ -186,7 +187,7 @@ def read_hits(result: str) -> list[Hit]:
     hits = []
     for title, end in zip_longest(titles, ends):
         snippet = result[title.end() : end]
-        snippet = snippet if end is not None else _FRAME.sub("", snippet.rstrip())
+        snippet = _HEADING_MARK.sub("", snippet if end is not None else _FRAME.sub("", snippet.rstrip()))
         origin = _ORIGIN.search(title[1])
         heading = title[1][: origin.start()] if origin else title[1]
         hits.append(Hit(heading.strip(), origin[1].removeprefix("source").strip() if origin else "", snippet.strip()))
@@ -217,13 +218,14 @@ def found_nothing(result: str) -> bool:
 
 @dataclass(frozen=True)
 class EndedJob:
-    """One notification block. `reason` is why it failed or who canceled it; `result` is what there is of its text."""
+    """One notification block. `reason` is why it failed or who canceled it; `result` is what is shown of its report."""
 
     job_id: str
     description: str
     status: str
     reason: str
     result: str
+    has_report: bool
     partial: bool
     whole_report: bool
 
@@ -261,6 +263,7 @@ def _job(block: str) -> EndedJob:
         texts.get("status", "ended"),
         " ".join(part for part in said if part),
         texts.get("result", ""),
+        "result" in attributes,
         'partial="true"' in attributes.get("result", ""),
         "full-report" in texts,
     )

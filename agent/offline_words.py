@@ -74,6 +74,11 @@ def no_search(subject: str) -> str:
     return f"Nothing can be said on {subject}: this session has no `memory_recall` to search with. {SIGNED}"
 
 
+def no_task() -> str:
+    """What a worker reports that was given nothing to do."""
+    return f"**Summary.** There was no task, so there is no report. {SIGNED}"
+
+
 def sent_out(descriptions: list[str], result: str) -> str:
     """The end of a turn that sent jobs out: what went, and that nothing has come back yet."""
     ids = list(dict.fromkeys(re.findall(r"\bbg-[0-9a-f]{12}\b", result)))
@@ -106,12 +111,12 @@ def _section(job: EndedJob) -> str:
     because = f": {job.reason}" if job.reason else ""
     title = f"**{job.description}** — {job.status}{because}"
     if not job.result:
-        return f"{title}\n\nIt left no report."
+        return f"{title}\n\n{'There was no room here for its report.' if job.has_report else 'It left no report.'}"
     return f"{title}\n\n{'As far as it came: ' if job.partial else ''}{gist(job.result)}"
 
 
 def _where(jobs: list[EndedJob]) -> str:
-    if not any(job.result for job in jobs):
+    if not any(job.has_report for job in jobs):
         return ""
     searchable = " Ask about them, and I search them." if any(job.whole_report for job in jobs) else ""
     return f"The whole reports can be opened from the jobs' cards.{searchable}"
@@ -119,7 +124,8 @@ def _where(jobs: list[EndedJob]) -> str:
 
 def gist(text: str) -> str:
     """The first sentences of a text, its summary where it begins with one; cut at a sentence if it can be."""
-    prose = " ".join(line for line in text.strip().splitlines() if not line.lstrip().startswith("#")).strip()
+    lines = text.strip().splitlines()
+    prose = " ".join(line for line in lines if not line.lstrip().startswith("#")) or " ".join(lines)
     prose = re.sub(r"^\W*summary\W+", "", " ".join(prose.split()), flags=re.IGNORECASE)
     taken = ""
     for sentence in SENTENCE_END.split(prose):

@@ -137,6 +137,16 @@ def nudged(tx: Tx, batch_id: str, generation: int, task_id: str) -> None:
     )
 
 
+def generation_of(tx: Tx, batch_id: str, generation: int) -> list[str]:
+    """The jobs that a join tells of."""
+    rows = tx.q(
+        "select job_id from members where batch_id = :batch and generation = :generation order by job_id",
+        batch=batch_id,
+        generation=generation,
+    )
+    return [row["job_id"] for row in rows]
+
+
 def counts(tx: Tx, batch_id: str) -> dict[str, int]:
     """How many members there are by status; `out` are those without an end."""
     rows = tx.q(

@@ -53,6 +53,12 @@ class Event:
     artifact: dict[str, Any] | None
 
 
+def begin(tx: Tx, task_id: str) -> None:
+    """A task is accepted: it can be seen from its own commit on."""
+    record(tx, task_id, 1, "submitted")
+    _project(tx, task_id)
+
+
 def record(tx: Tx, task_id: str, revision: int, state: str) -> None:
     """A task has changed, in this transaction."""
     tx.x(

@@ -106,9 +106,9 @@ def held(tx: Tx, worker: str) -> set[tuple[int, int]]:
 
 
 def progress(tx: Tx, run: Run) -> None:
-    """The run has come a step further: its lease moves on and its tries begin anew. Raises `LeaseLost`."""
+    """The run has come a step further: its lease moves on and this is its first try again. Raises `LeaseLost`."""
     moved = tx.x(
-        "update runs set tries = 0, spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
+        "update runs set tries = 1, spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
         "where id = :id and attempt = :attempt and state = 'running'",
         id=run.id,
         attempt=run.attempt,
@@ -117,6 +117,12 @@ def progress(tx: Tx, run: Run) -> None:
     )
     if not moved:
         raise LeaseLost
+
+
+def tries(tx: Tx, run: Run) -> int:
+    """The tries since the run's last new checkpoint, this one included. Raises `LeaseLost`."""
+    fence(tx, run)
+    return tx.value("select tries from runs where id = :id", id=run.id)
 
 
 def fence(tx: Tx, run: Run) -> None:

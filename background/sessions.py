@@ -89,6 +89,17 @@ def page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list
     )
 
 
+def with_running(tx: Tx, session: Session) -> Row:
+    """One session as `page` lists them."""
+    row = tx.one(
+        "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running "
+        "from sessions s where uid = :uid",
+        uid=session.uid,
+    )
+    assert row is not None
+    return row
+
+
 def heard_from_user(tx: Tx, session: Session, text: str) -> None:
     """The user has spoken: the count of unattended turns begins anew, and the first words make the title."""
     tx.x(
@@ -151,6 +162,16 @@ def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
         limit=-1 if limit is None else limit,
     )
     return [json.loads(row["content"]) for row in reversed(rows)]
+
+
+def text_of(tx: Tx, task_id: str) -> str:
+    """The text of the message that made a task."""
+    return (
+        tx.value(
+            "select text from messages where task_id = :task and content is not null order by id limit 1", task=task_id
+        )
+        or ""
+    )
 
 
 def noted_since_user(tx: Tx, session: str, text: str) -> bool:

@@ -4,10 +4,10 @@ Acceptance is one transaction, or nothing; it never runs anything. How a task en
 """
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from background import batches, events, jobs, journal, queue, sessions
+from background import events, jobs, journal, queue, sessions
 from background.database import Row, Tx
 from background.errors import Fault, not_found
 from background.queue import Run
@@ -40,7 +40,6 @@ class Incoming:
     origin: str = "user"
     cause: str | None = None
     task_id: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,22 +152,15 @@ def _create(tx: Tx, message: Incoming) -> str:
     )
     nudge = message.origin == "background-resume"
     sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
-    journal.record(tx, task_id, 1, "submitted")
+    journal.begin(tx, task_id)
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
     )
     if message.origin == "user":
         sessions.heard_from_user(tx, session, message.text)
-    _tie(tx, message, task_id)
-    return task_id
-
-
-def _tie(tx: Tx, message: Incoming, task_id: str) -> None:
-    """A post of our own: the job or the join behind it learns which task it made."""
-    if message.origin == "background" and not jobs.dispatched(tx, message.cause or "", task_id):
+    if background and not jobs.dispatched(tx, message.cause or "", task_id):
         raise Fault("conflict", "The job has ended, or was dispatched before.")
-    if message.origin == "background-resume" and "generation" in message.params:
-        batches.nudged(tx, message.params["batch"], message.params["generation"], task_id)
+    return task_id
 
 
 def find(tx: Tx, owner: str, task_id: str) -> Task | None:
@@ -197,8 +189,6 @@ def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
     task = Task.of(row)
     journal.record(tx, task.id, row["revision"], task.state)
     jobs.begin(tx, task.id)
-    if task.origin == "background-resume":
-        sessions.began_unattended(tx, task.session)
     if task.origin != "background":
         emit_turn(tx, task, "turn.started")
     return task, True

@@ -53,6 +53,7 @@ class Worker:
         self._pools = pools
         self._work: dict[tuple[int, int], tuple[str, asyncio.Task[None]]] = {}
         self._loops: list[asyncio.Task[None]] = []
+        self._claiming: asyncio.Task[None] | None = None
         self._runs_turns = any(kind in TURNS for kind in handlers)
         self._stopping = False
 
@@ -69,7 +70,8 @@ class Worker:
     async def stop(self, grace_s: float) -> None:
         """Claim nothing more, let work finish within `grace_s` seconds, and hand the rest back to the queue."""
         self._stopping = True
-        self._loops[-3].cancel()
+        self._db.bell.ring("runs")
+        await asyncio.gather(*filter(None, [self._claiming]))
         running = [task for _, task in self._work.values()]
         if running:
             await asyncio.wait(running, timeout=grace_s)
@@ -86,7 +88,7 @@ class Worker:
 
     async def _claim_forever(self) -> None:
         with self._db.bell.listen("runs") as ear:
-            while True:
+            while not self._stopping:  # never canceled: what a claim took must come to a handler
                 pause = await self._guarded(self._claim_all, POLL_S)
                 await ear.wait(pause)
 
@@ -132,10 +134,12 @@ class Worker:
 
     async def _give_back(self, run: Run, after_s: float, why: str) -> None:
         """Back to the queue, or to its end: a turn has a number of tries, what follows from it has none."""
-        if run.kind in TURNS and run.tries >= self._db.limits.max_attempts:
-            await self._db.write(terminal.settle, run, _exhausted(run.tries, why))
-        else:
-            await self._db.write(queue.release, run, due_at=self._db.now() + int(after_s * SECOND), error=why)
+        try:
+            await self._db.write(_after_failure, run, self._db.now() + int(after_s * SECOND), why)
+        except LeaseLost:
+            log.info("run %s (%s) attempt %s was over when it failed", run.id, run.kind, run.attempt)
+        except StorageUnavailable as error:
+            log.warning("run %s (%s) waits until its lease is out: %s", run.id, run.kind, error)
 
     # -- leases
 
@@ -194,6 +198,14 @@ def backoff(tries: int) -> float:
 def _claim(tx: Tx, worker: str, room: dict[str, int]) -> tuple[list[Run], int | None]:
     runs = [run for kind, free in room.items() for run in queue.claim(tx, worker, kind, free)]
     return runs, queue.due(tx, tuple(room))
+
+
+def _after_failure(tx: Tx, run: Run, due_at: int, why: str) -> None:
+    tries = queue.tries(tx, run)
+    if run.kind in TURNS and tries >= tx.limits.max_attempts:
+        terminal.settle(tx, run, _exhausted(tries, why))
+    else:
+        queue.release(tx, run, due_at=due_at, error=why)
 
 
 def _exhausted(tries: int, why: str) -> Outcome:

@@ -1,0 +1,310 @@
+"""The one driver of the agent library: a turn, step by step, each step kept before the next begins.
+
+It resumes from the last model answer that was kept: tools whose results are stored answer from their rows, and only
+the missing ones run. It knows no row and no session; what it must keep and take up goes through `Steps`.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.run import AgentRun
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+from pydantic_core import to_jsonable_python
+
+from background.tasks import Usage
+from background.text import clean
+
+MAX_STEPS = 64
+TOOL_TIMEOUT_S = 300.0
+TOOL_RETRIES = 20  # the library counts a denied call as one; the steps bound them all
+
+
+class Steps(Protocol):
+    """What a turn gives the loop: where steps are kept, and what comes in between them."""
+
+    @property
+    def stored(self) -> Mapping[str, str]: ...
+
+    async def keep_answer(self, number: int, messages: str, usage: Usage) -> None: ...
+
+    async def keep_tool_result(self, name: str, result: str) -> None: ...
+
+    async def take_up(self, number: int) -> str | None:
+        """A message that came meanwhile, for the model's next step; `number` answers were given before."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A piece of text as it comes; not kept."""
+        ...
+
+
+class Unkept:
+    """The steps of a turn that is run again from its start after a crash."""
+
+    stored: Mapping[str, str] = {}
+
+    async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
+        """Not kept."""
+
+    async def keep_tool_result(self, name: str, result: str) -> None:
+        """Not kept."""
+
+    async def take_up(self, number: int) -> str | None:
+        return None
+
+    def say(self, text: str) -> None:
+        """Nobody listens."""
+
+
+@dataclass
+class Progress:
+    """How far a turn has come: readable at any moment, also after it was cut off."""
+
+    history: list[ModelMessage]
+    turn: list[ModelMessage] = field(default_factory=list)
+    unfinished: str = ""
+
+    @property
+    def answers(self) -> list[ModelResponse]:
+        return [message for message in self.turn if isinstance(message, ModelResponse)]
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each answer of this turn that has any, and what came of one that broke off."""
+        texts = [clean(answer_text(answer)) for answer in self.answers]
+        return [text for text in [*texts, clean(self.unfinished)] if text.strip()]
+
+    @property
+    def usage(self) -> Usage:
+        answers = self.answers
+        return Usage(
+            requests=len(answers),
+            input_tokens=sum(answer.usage.input_tokens for answer in answers),
+            output_tokens=sum(answer.usage.output_tokens for answer in answers),
+            tool_calls=sum(isinstance(part, ToolCallPart) for answer in answers for part in answer.parts),
+        )
+
+    @property
+    def final_text(self) -> str:
+        """The text of the answer that ended the turn; blank is empty."""
+        text = clean(answer_text(self.final)) if self.final else ""
+        return text if text.strip() else ""
+
+    @property
+    def final(self) -> ModelResponse | None:
+        """The last answer, if it calls no tool: the turn is at its end."""
+        last = self.answers[-1] if self.answers else None
+        return last if last and not calls_of(last) else None
+
+
+def answer_text(answer: ModelResponse) -> str:
+    """All text parts of an answer, in order, without its thoughts."""
+    return "\n\n".join(part.content for part in answer.parts if isinstance(part, TextPart) and part.content)
+
+
+def calls_of(answer: ModelResponse) -> list[ToolCallPart]:
+    return [part for part in answer.parts if isinstance(part, ToolCallPart)]
+
+
+def user_message(*texts: str) -> ModelRequest:
+    """One request with a user-role message for each text."""
+    return ModelRequest(parts=[UserPromptPart(text) for text in texts])
+
+
+def dump(messages: Sequence[ModelMessage]) -> str:
+    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
+
+
+def load(messages: str) -> list[ModelMessage]:
+    return ModelMessagesTypeAdapter.validate_json(messages)
+
+
+class TooManySteps(Exception):
+    """The model went on calling tools past `MAX_STEPS` answers."""
+
+
+class Stalled(Exception):
+    """The model gave nothing for too long."""
+
+
+class ModelCallFailed(Exception):
+    """A model call raised its `__cause__`; `agent/models.py` says what that means."""
+
+
+class UnfinishedAnswer(Exception):
+    """The model ended its answer for another reason than having finished; `cause` is the library's word for it."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+async def drive(
+    model: Model,
+    instructions: str,
+    toolset: AbstractToolset[Any],
+    progress: Progress,
+    opening: ModelRequest,
+    steps: Steps,
+    stall_s: float,
+) -> None:
+    """Run a turn to its end, or go on with it; what came of it stands in `progress`.
+
+    Raises `ModelCallFailed`, `Stalled`, `TooManySteps`, `UnfinishedAnswer`, or what a tool raised.
+    """
+    progress.turn = [message for name, content in _answers(steps.stored) for message in load(content)]
+    if progress.final:
+        _check_finish(progress.final)
+        return
+    agent: Agent[Any, str] = Agent(
+        model,
+        instructions=instructions,
+        toolsets=[_Kept(toolset, steps, progress)],
+        retries={"tools": TOOL_RETRIES, "output": 0},
+    )
+    messages = [*progress.history, *(progress.turn or [opening])]
+    async with agent.iter(None, message_history=messages) as run:
+        for block in _lost_blocks(steps.stored, len(progress.answers)):
+            run.enqueue(block)
+        await _walk(run, progress, steps, stall_s)
+
+
+async def _walk(run: AgentRun[Any, Any], progress: Progress, steps: Steps, stall_s: float) -> None:
+    node = run.next_node
+    while True:
+        if isinstance(node, ModelRequestNode):
+            number = len(progress.answers)
+            if number >= MAX_STEPS:
+                raise TooManySteps
+            if number and (block := await steps.take_up(number)):
+                run.enqueue(block)
+            await _ask(run, node, progress, steps, stall_s)
+        elif isinstance(node, CallToolsNode):
+            await _keep(run, progress, steps)
+            if progress.final:
+                _check_finish(progress.final)
+                return
+        node = await run.next(node)  # type: ignore[arg-type]
+
+
+async def _ask(
+    run: AgentRun[Any, Any], node: ModelRequestNode[Any, Any], progress: Progress, steps: Steps, stall_s: float
+) -> None:
+    """One model call. Each thing that comes from the model is a sign of life."""
+    progress.unfinished = ""
+    try:
+        async with _alive(stall_s) as sign_of_life, node.stream(run.ctx) as stream:
+            async for event in stream:
+                sign_of_life()
+                if piece := _piece(event):
+                    progress.unfinished += piece
+                    steps.say(piece)
+    except Stalled:
+        raise
+    except Exception as error:
+        raise ModelCallFailed from error
+
+
+def _piece(event: object) -> str:
+    match event:
+        case PartStartEvent(part=TextPart(content=content)):
+            return content
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=content)):
+            return content
+    return ""
+
+
+@asynccontextmanager
+async def _alive(stall_s: float):
+    loop = asyncio.get_running_loop()
+    deadline = asyncio.timeout(stall_s)
+    try:
+        async with deadline:
+            yield lambda: deadline.reschedule(loop.time() + stall_s)
+    except TimeoutError as error:
+        if deadline.expired():
+            raise Stalled from error
+        raise
+
+
+async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps) -> None:
+    """Keep the newest answer with the request before it, unless it is what this run began with."""
+    known = len(progress.history) + len(progress.turn)
+    fresh = run.all_messages()[known:]
+    if not any(isinstance(message, ModelResponse) for message in fresh):
+        return
+    progress.turn += fresh
+    progress.unfinished = ""
+    await steps.keep_answer(len(progress.answers), dump(fresh), progress.usage)
+
+
+def _check_finish(answer: ModelResponse) -> None:
+    if answer.finish_reason in ("length", "content_filter", "error"):
+        raise UnfinishedAnswer(answer.finish_reason)
+
+
+def _answers(stored: Mapping[str, str]) -> list[tuple[int, str]]:
+    numbered = [(int(name.partition(":")[2]), content) for name, content in stored.items() if name.startswith("model:")]
+    return sorted(numbered)
+
+
+def _lost_blocks(stored: Mapping[str, str], answers: int) -> list[str]:
+    """Blocks that were taken up after the last answer that was kept: no stored history has them yet."""
+    return [content for name, content in stored.items() if name.startswith("fold:") and int(name[5:]) >= answers]
+
+
+@dataclass
+class _Kept(WrapperToolset[Any]):
+    """Every tool's result is kept under the step's key; one that is kept is not made again."""
+
+    steps: Steps
+    progress: Progress
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        key = f"tool:{len(self.progress.answers)}:{ctx.tool_call_id}"
+        stored = self.steps.stored.get(key)
+        if stored is not None:
+            return json.loads(stored)
+        result = await _within(TOOL_TIMEOUT_S, name, self.wrapped.call_tool(name, tool_args, ctx, tool))
+        kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
+        await self.steps.keep_tool_result(key, kept)
+        return json.loads(kept)
+
+
+async def _within(seconds: float, name: str, call: Awaitable[Any]) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        return f"{name} did not answer within {seconds:g} s and was stopped."
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return clean(value)
+        case list():
+            return [_cleaned(item) for item in value]
+        case dict():
+            return {clean(key): _cleaned(item) for key, item in value.items()}
+    return value

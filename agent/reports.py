@@ -1,0 +1,103 @@
+"""What follows the end of a job: index the report, then report done, and the join may come. Handlers of follow-ups.
+
+A failing index holds a delivery for three tries; then it goes on without the pointer, and indexing goes on as a run
+of its own.
+"""
+
+from dataclasses import dataclass
+
+from background import batches, jobs, queue, results
+from background.database import Database, Tx
+from background.errors import TryAgain
+from background.jobs import Job
+from background.queue import Run
+from background.worker import backoff
+from knowledge import trust
+from knowledge.backend import Backend, Document, StoreFailed
+
+TRIES = 3
+PAUSE_S = 1.5
+SOURCE_TYPE = "background_report"
+
+
+@dataclass(frozen=True)
+class Reports:
+    """The handlers of the kinds `report`, `index` and `join`."""
+
+    db: Database
+    knowledge: Backend
+
+    async def report(self, run: Run) -> None:
+        """Index an ended attempt's report, and then let it be told."""
+        job_id, attempt = run.params["job"], run.params["attempt"]
+        try:
+            indexed = await self._index(job_id, attempt)
+        except StoreFailed as error:
+            if run.tries < TRIES:
+                raise TryAgain(PAUSE_S, str(error)) from error
+            await self.db.write(_done_without_index, run, job_id, attempt)
+        else:
+            await self.db.write(_done, run, job_id, attempt, indexed)
+
+    async def index(self, run: Run) -> None:
+        """Index a report whose delivery did not wait for it."""
+        job_id, attempt = run.params["job"], run.params["attempt"]
+        try:
+            indexed = await self._index(job_id, attempt)
+        except StoreFailed as error:
+            raise TryAgain(backoff(run.tries), str(error)) from error
+        await self.db.write(_indexed_late, run, job_id, attempt, indexed)
+
+    async def join(self, run: Run) -> None:
+        """A batch's deadline: what is there is told."""
+        await self.db.write(_deadline, run)
+
+    async def _index(self, job_id: str, attempt: int) -> bool:
+        """False for what is not indexed: no report, a partial one, an attempt that a later one has replaced."""
+        job, text = await self.db.read(_report_of, job_id)
+        if job.attempts != attempt or job.status != "completed" or not text:
+            return False
+        await self.knowledge.put(
+            Document(
+                key=f"report:{job.id}:{attempt}",
+                owner=job.owner,
+                source=job.session_id,
+                source_type=SOURCE_TYPE,
+                heading=f"{job.description} ({job.id})",
+                text=text,
+                trust=trust.AGENT,
+                created_at=job.completed_at or 0,
+                job_id=job.id,
+            )
+        )
+        return True
+
+
+def _report_of(tx: Tx, job_id: str) -> tuple[Job, str]:
+    job = jobs.by_id(tx, job_id)
+    result = results.read(tx, job.task_id)
+    return job, result.text if result else ""
+
+
+def _done(tx: Tx, run: Run, job_id: str, attempt: int, indexed: bool) -> None:
+    if not queue.finish(tx, run):
+        return
+    if indexed:
+        jobs.indexed(tx, job_id, attempt)
+    jobs.report_done(tx, job_id, attempt)
+
+
+def _done_without_index(tx: Tx, run: Run, job_id: str, attempt: int) -> None:
+    if queue.finish(tx, run):
+        jobs.report_done(tx, job_id, attempt)
+        queue.enqueue(tx, "index", f"index:{job_id}:{attempt}", params=run.params)
+
+
+def _indexed_late(tx: Tx, run: Run, job_id: str, attempt: int, indexed: bool) -> None:
+    if queue.finish(tx, run) and indexed:
+        jobs.indexed(tx, job_id, attempt)
+
+
+def _deadline(tx: Tx, run: Run) -> None:
+    if queue.finish(tx, run):
+        batches.past_deadline(tx, run.params["batch"])

@@ -1,0 +1,120 @@
+"""For plugins and programs in a process that runs Outrider: send jobs out, look at them, stop them, search.
+
+A call may come from the event loop's own coroutines. Outside a turn it acts for the operator; a job always has the
+owner of the session that it is for.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.spawning import send_out, spec_of
+from agent.subagents import Registry
+from background import jobs, results, sessions, terminal
+from background.database import Database, Tx
+from background.errors import Fault
+from background.jobs import Job, Spec
+from knowledge.backend import Backend, Hit
+
+OPERATOR = "local"
+
+
+@dataclass(frozen=True)
+class Running:
+    """The Outrider of this process, as far as the sdk needs it."""
+
+    db: Database
+    knowledge: Backend
+    registry: Registry
+
+
+_running: list[Running] = []
+
+
+def enter(db: Database, knowledge: Backend, registry: Registry) -> Running:
+    """An Outrider has started in this process. For `web/app.py`."""
+    running = Running(db, knowledge, registry)
+    _running.append(running)
+    return running
+
+
+def leave(running: Running) -> None:
+    """It has stopped. For `web/app.py`."""
+    _running.remove(running)
+
+
+def _here() -> Running:
+    if not _running:
+        raise Fault("unavailable", "No Outrider runs in this process; from elsewhere use POST /api/background.")
+    return _running[-1]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A job's row, with the report once it has ended."""
+
+    job: Job
+    report: str | None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.job, name)
+
+
+async def spawn_background(
+    *, session: str, description: str = "", prompt: str, subagent_type: str = "general", key: str | None = None
+) -> str:
+    """Send a job out for a session; its id. It comes back there as a briefing.
+
+    The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a reason
+    (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`), and then nothing is stored.
+    """
+    asked = {"description": description, "prompt": prompt, "subagent_type": subagent_type, "key": key}
+    (job_id,) = await spawn_batch(session=session, jobs=[asked])
+    return job_id
+
+
+async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[str]:
+    """Send several out as one batch, taken whole or refused whole; their ids, in order. Raises like `spawn_background`."""
+    here = _here()
+    if not jobs:
+        raise Fault("invalid", "A batch needs at least one job.", field="jobs")
+    specs = [(_key(asked), spec_of(here.registry, asked)) for asked in jobs]
+    return [job.id for job in await here.db.write(_spawn, session, specs)]
+
+
+def _key(asked: dict[str, Any]) -> str:
+    given = asked.get("key")
+    return f"api:{given}" if given else f"once:{secrets.token_hex(12)}"
+
+
+def _spawn(tx: Tx, session: str, specs: list[tuple[str, Spec]]) -> list[Job]:
+    found = sessions.get(tx, OPERATOR, session)
+    return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True)
+
+
+async def background_status(job_id: str) -> Status | None:
+    """The job as it is now, or None for one that does not exist."""
+    return await _here().db.read(_status, job_id)
+
+
+def _status(tx: Tx, job_id: str) -> Status | None:
+    job = jobs.find(tx, OPERATOR, job_id)
+    if job is None:
+        return None
+    result = results.read(tx, job.task_id) if job.ended else None
+    return Status(job, result.text if result else None)
+
+
+async def cancel_background(job_id: str) -> Status:
+    """Cancel a job. Raises a fault: `not_found`, or `conflict` for one that has ended."""
+    here = _here()
+    await here.db.write(lambda tx: terminal.cancel_job(tx, jobs.get(tx, OPERATOR, job_id), "plugin"))
+    status = await here.db.read(_status, job_id)
+    assert status is not None
+    return status
+
+
+async def search_knowledge(query: str, *, limit: int = 5) -> list[Hit]:
+    """Search the knowledge store. Raises `BadQuery`, `SearchTimeout`, `StoreFailed`."""
+    return await _here().knowledge.search(query, OPERATOR, limit=limit)

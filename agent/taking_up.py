@@ -1,0 +1,137 @@
+"""Taking up: how the ends of jobs become part of a turn, when it begins and between two of its steps.
+
+All of it is functions of `tx`: what is attached and what the turn's stored input says of it are one commit.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agent.notifications import Notice, Rendered, render
+from background import delivery, jobs, queue, results, sessions, tasks, terminal
+from background.database import Row, Tx
+from background.queue import Run
+from background.sessions import Session
+from background.tasks import Task
+from background.times import rfc3339
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much of the reports one turn's notifications may hold, in characters."""
+
+    excerpt_chars: int = 1500
+    notifications_chars: int = 24000
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn as it begins, or as it goes on: `texts` are what its model is given, `stored` its checkpoints."""
+
+    task: Task
+    session: Session
+    texts: list[str]
+    content: dict[str, Any]
+    stored: dict[str, str]
+    past: list[Row]
+    job: jobs.Job | None
+    nothing_to_tell: bool
+
+
+def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
+    """Begin the run's task, or go on with it, with the input that it has once and for all. Raises `LeaseLost`."""
+    task, _ = tasks.begin(tx, run)
+    stored = tasks.checkpoints(tx, task.id)
+    if "input" not in stored:
+        stored["input"] = json.dumps(_input(tx, task, shape), ensure_ascii=False)
+        tasks.checkpoint(tx, run, "input", stored["input"])
+    texts = json.loads(stored["input"])
+    history = sessions.history(tx, task.id, None)
+    return Turn(
+        task=task,
+        session=sessions.by_uid(tx, task.session),
+        texts=texts,
+        content=history[0] if history else {},
+        stored=stored,
+        past=[] if task.origin == "background" else tasks.past_turns(tx, task.session, task.id, past_limit),
+        job=jobs.by_id(tx, task.cause or "") if task.origin == "background" else None,
+        nothing_to_tell=not texts,
+    )
+
+
+def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
+    """The user-role messages that a turn begins with; none for a nudge that finds nothing to tell."""
+    text = sessions.text_of(tx, task.id)
+    if task.origin == "background" or task.profile != "chat":
+        return [text]
+    nudge = task.origin == "background-resume"
+    taken = _attach(tx, task, shape, fired_only=nudge)
+    if not nudge:
+        return [taken.text, text] if taken else [text]
+    if taken is None:
+        return []
+    sessions.began_unattended(tx, task.session)
+    return [f"{taken.text}\n\n{text}"]
+
+
+def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> str | None:
+    """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded.
+
+    The block is kept as `fold:number`, for a resumed turn whose history lacks it. None if no nudge waits.
+    """
+    queue.fence(tx, run)
+    task = tasks.by_id(tx, run.task_id or "")
+    nudges = tasks.waiting_nudges(tx, task.session)
+    taken = _attach(tx, task, shape, fired_only=True) if nudges else None
+    if taken is None:
+        return None
+    for nudge in nudges:
+        terminal.fold(tx, nudge, task)
+    tasks.checkpoint(tx, run, f"fold:{number}", taken.text)
+    return taken.text
+
+
+def nudge_waits(tx: Tx, session: str) -> bool:
+    """Whether `take_up` may find something; a look that writes nothing."""
+    return bool(tasks.waiting_nudges(tx, session))
+
+
+def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered | None:
+    rows = delivery.waiting(tx, task.session, fired_only=fired_only)
+    if not rows:
+        return None
+    notices = [_notice(tx, row["job_id"], row["failed_turns"]) for row in rows]
+    rendered = render(notices, shape.excerpt_chars, shape.notifications_chars)
+    if not rendered.job_ids:
+        return None
+    for job_id in rendered.job_ids:
+        delivery.attach(tx, task.id, job_id)
+    sessions.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)
+    return rendered
+
+
+def _notice(tx: Tx, job_id: str, failed_turns: int) -> Notice:
+    job = jobs.by_id(tx, job_id)
+    result = results.read(tx, job.task_id)
+    return Notice(
+        job_id=job.id,
+        subagent=job.subagent_type,
+        description=job.description,
+        status=job.status,
+        ended=rfc3339(job.completed_at or 0)[:19] + "Z",
+        model_calls=job.requests,
+        tool_calls=job.tool_calls,
+        report=result.text if result else "",
+        partial=job.partial,
+        reason=job.reason,
+        detail=job.detail,
+        canceled_by=job.canceled_by,
+        more=_pointer(job),
+        textless=failed_turns >= delivery.TEXTLESS_AFTER,
+    )
+
+
+def _pointer(job: jobs.Job) -> str:
+    """How the rest of the report can be had: only ways that really lead there."""
+    reading = f'open_report(job_id="{job.id}") reads it whole, a part at a time'
+    return f"memory_recall searches it; {reading}." if job.indexed else f"{reading}."

@@ -1,0 +1,293 @@
+"""The A2A edge: JSON-RPC 1.0 on `POST /a2a`, and the agent card.
+
+A request creates a task and its run, or reads; it never runs the agent. What is asked is checked in
+`a2a_requests.py`; what is answered is what the projector has written.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from background import journal, sessions, tasks, terminal
+from background.database import Tx
+from background.errors import Fault, StorageUnavailable
+from background.journal import View
+from background.tasks import Accepted, Incoming
+from web import a2a_card, a2a_requests, a2a_views
+from web.a2a_errors import A2AError, RpcId, headers, http_status, internal, invalid, to_jsonrpc
+from web.a2a_fields import Limits
+from web.a2a_requests import SendRequest, TaskRequest
+from web.access import Caller, caller_of, check_claims
+from web.bodies import BODY_LIMIT
+from web.house import House
+
+log = logging.getLogger("outrider.a2a")
+
+PING_S = 15.0
+LOOK_S = 1.0  # the safety net under the bell
+LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
+CANCEL_WAIT_S = 5.0
+SSE_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+Json = dict[str, Any]
+
+
+def routes(house: House, version: str) -> list[BaseRoute]:
+    edge = Edge(house)
+    card = json.dumps(a2a_card.card(house.settings, version), ensure_ascii=False).encode()
+    sent = a2a_card.cache_headers(card)
+
+    async def agent_card(request: Request) -> Response:
+        if a2a_card.not_modified(request.headers.get("if-none-match"), sent["etag"]):
+            return Response(status_code=304, headers=sent)
+        return Response(card, media_type="application/json", headers=sent)
+
+    return [Route("/a2a", edge.rpc, methods=["POST"]), Route(a2a_card.PATH, agent_card, methods=["GET"])]
+
+
+class Edge:
+    """The methods, over one house."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._db = house.db
+        self._limits = Limits(skills=house.settings.profiles)
+        self._methods: dict[str, Callable[[Request, Caller, RpcId, Any], Awaitable[Response | Json]]] = {
+            "SendMessage": self._send,
+            "SendStreamingMessage": self._send_streaming,
+            "GetTask": self._get,
+            "CancelTask": self._cancel,
+            "SubscribeToTask": self._subscribe,
+        }
+
+    async def rpc(self, request: Request) -> Response:
+        """One JSON-RPC call. Whatever goes wrong comes back as its envelope; exception texts stay here."""
+        rpc_id: RpcId = None
+        try:
+            envelope = await _off_the_loop(a2a_requests.parse_envelope, await _body(request))
+            rpc_id = envelope.id
+            a2a_requests.negotiate(
+                request.headers.get("a2a-version"), request.query_params.get("A2A-Version"), envelope.method
+            )
+            answer = await self._methods[envelope.method](request, caller_of(request.scope), rpc_id, envelope.params)
+        except A2AError as error:
+            return self._refusal(error, error.rpc_id if rpc_id is None else rpc_id)
+        except Fault as fault:
+            return self._refusal(refused(fault), rpc_id)
+        except Exception as error:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
+            return self._refusal(unexpected(error), rpc_id)
+        if isinstance(answer, Response):
+            return answer
+        return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "result": answer})
+
+    def _refusal(self, error: A2AError, rpc_id: RpcId) -> Response:
+        status = http_status(error, self._house.settings.rpc_error_status)
+        return JSONResponse(to_jsonrpc(error, rpc_id), status, headers(error))
+
+    # -- methods
+
+    async def _send(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
+        if asked.return_immediately:
+            accepted = await self._accept(caller, asked)
+            view = await self._view(caller, accepted.task_id)
+        else:
+            with self._house.waiting.place():
+                accepted = await self._accept(caller, asked)
+                view = await self._until_ended(request, caller, accepted)
+        return {"task": await self._task(view, asked.history_length)}
+
+    async def _send_streaming(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
+        asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
+        accepted = await self._accept(caller, asked)
+        view = await self._view(caller, accepted.task_id)
+        return self._stream(caller, rpc_id, view, await self._task(view, asked.history_length))
+
+    async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_requests.get_params(params, self._limits)
+        return await self._task(await self._view(caller, asked.id), asked.history_length)
+
+    async def _cancel(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_requests.cancel_params(params, self._limits)
+        await self._db.write(cancel, caller.owner, asked.id)
+        return await self._task(await self._ended(caller, asked.id), None)
+
+    async def _subscribe(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
+        asked: TaskRequest = a2a_requests.subscribe_params(params, self._limits)
+        view = await self._view(caller, asked.id)
+        if view.ended:
+            raise A2AError("UNSUPPORTED_OPERATION", "The task has ended; read it with GetTask")
+        return self._stream(caller, rpc_id, view, await self._task(view, None))
+
+    # -- what they share
+
+    async def _accept(self, caller: Caller, asked: SendRequest) -> Accepted:
+        self._house.require_open()
+        check_claims(caller, asked.context_id, asked.message.get("metadata"), asked.metadata)
+        ours = caller.origin != "user"
+        return await self._db.write(
+            accept,
+            Incoming(
+                owner=caller.owner,
+                session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
+                message_id=asked.message_id,
+                fingerprint=asked.fingerprint,
+                text=asked.text,
+                content=asked.message,
+                profile="chat" if ours else asked.skill,
+                origin=caller.origin,
+                cause=caller.trigger,
+                task_id=asked.task_id,
+            ),
+            asked.context_id,
+        )
+
+    async def _view(self, caller: Caller, task_id: str) -> View:
+        view = await self._db.read(journal.view, caller.owner, task_id)
+        if view is None:
+            raise A2AError("TASK_NOT_FOUND")
+        return view
+
+    async def _task(self, view: View, history_length: int | None) -> Json:
+        history = None
+        if history_length != 0:
+            history = await self._db.read(sessions.history, view.task_id, history_length)
+        return a2a_views.task(view, history)
+
+    async def _until_ended(self, request: Request, caller: Caller, accepted: Accepted) -> View:
+        """Wait for the end, until the deadline or until the client is gone; either leaves the task alone."""
+        wait_s = self._house.settings.blocking_wait_s
+        gone = asyncio.ensure_future(request.receive())
+        with self._db.bell.listen(f"view:{accepted.task_id}") as ear:
+            gone.add_done_callback(lambda _: ear.hear())
+            try:
+                async with asyncio.timeout(wait_s):
+                    if accepted.new:
+                        await ear.wait(LOOK_S)
+                    while not (view := await self._view(caller, accepted.task_id)).ended and not gone.done():
+                        await ear.wait(LOOK_S)
+                return view
+            except TimeoutError:
+                raise A2AError("BLOCKING_DEADLINE_EXCEEDED", metadata={"taskId": accepted.task_id}) from None
+            finally:
+                gone.cancel()
+
+    async def _ended(self, caller: Caller, task_id: str) -> View:
+        """The view of a task whose end is committed, once the projector has shown it."""
+        with self._db.bell.listen(f"view:{task_id}") as ear:
+            async with asyncio.timeout(CANCEL_WAIT_S):
+                while not (view := await self._view(caller, task_id)).ended:
+                    await ear.wait(LOOK_S)
+        return view
+
+    def _stream(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> Response:
+        place = ExitStack()
+        place.enter_context(self._house.streams.place(caller.owner, view.task_id))
+        return StreamingResponse(
+            self._frames(caller, rpc_id, view, task, place), media_type="text/event-stream", headers=SSE_HEADERS
+        )
+
+    async def _frames(
+        self, caller: Caller, rpc_id: RpcId, view: View, task: Json, place: ExitStack
+    ) -> AsyncIterator[str]:
+        """The task, then only what came after it; closing this changes nothing."""
+        loop = asyncio.get_running_loop()
+        expires = loop.time() + self._house.settings.stream_max_s
+        with place, self._db.bell.listen(f"view:{view.task_id}") as ear:
+            yield _frame(rpc_id, {"task": task})
+            pinged = loop.time()
+            while not view.ended:
+                await ear.wait(min(LOOK_S, max(0.0, expires - loop.time())))
+                fresh, entries = await self._db.read(_news, caller.owner, view)
+                for entry in entries:
+                    yield _frame(rpc_id, a2a_views.event(fresh, entry))
+                view = fresh
+                if not view.ended and loop.time() >= expires:
+                    yield _sse(to_jsonrpc(A2AError("STREAM_EXPIRED"), rpc_id))
+                    return
+                if entries:
+                    pinged = loop.time()
+                elif loop.time() - pinged >= PING_S - LOOK_S:
+                    yield ": alive\n\n"
+                    pinged = loop.time()
+
+
+def accept(tx: Tx, message: Incoming, context_id: str | None) -> Accepted:
+    """Accept, for a client that may name a task: it must be one that takes messages, in the context that is named."""
+    if message.task_id is not None and context_id is not None:
+        task = tasks.find(tx, message.owner, message.task_id)
+        if task is not None and sessions.by_uid(tx, task.session).id != context_id:
+            raise Fault("invalid", "message.contextId: not the context of this task", field="message.contextId")
+    return tasks.accept(tx, message)
+
+
+def cancel(tx: Tx, owner: str, task_id: str) -> None:
+    """Cancel the owner's task. Raises faults: not_found; conflict for one that has ended."""
+    task = tasks.find(tx, owner, task_id)
+    if task is None:
+        raise Fault("not_found", "Task not found")
+    if not terminal.cancel_task(tx, task, "user"):
+        raise Fault("conflict", f"The task is {task.state} already.", reason="TASK_NOT_CANCELABLE")
+
+
+def refused(fault: Fault) -> A2AError:
+    """A fault of the rooms below, as an error of the wire."""
+    limit = fault.details.get("limit")
+    if fault.reason in ("WORKER_UNAVAILABLE", "OPEN_TASKS_LIMIT_REACHED", "MESSAGE_ID_REUSED", "TASK_NOT_CANCELABLE"):
+        return A2AError(fault.reason, fault.message, metadata={"limit": limit})
+    match fault.kind:
+        case "not_found":
+            return A2AError("TASK_NOT_FOUND")
+        case "invalid":
+            return invalid(fault.details.get("field", "message"), fault.message)
+    return A2AError("UNSUPPORTED_OPERATION", fault.message)
+
+
+def unexpected(error: Exception) -> A2AError:
+    """Anything else: an id for the client, the rest for the log."""
+    error_id = secrets.token_hex(6)
+    if isinstance(error, StorageUnavailable):
+        log.error("error %s: the storage cannot be used: %s", error_id, error)
+    else:
+        log.error("error %s", error_id, exc_info=error)
+    return internal(error_id)
+
+
+def _news(tx: Tx, owner: str, seen: View) -> tuple[View, list[journal.Event]]:
+    view = journal.view(tx, owner, seen.task_id)
+    if view is None or view.revision == seen.revision:
+        return view or seen, []
+    return view, journal.after(tx, seen.task_id, seen.revision)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_LIMIT:
+            raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")
+    return bytes(body)
+
+
+async def _off_the_loop(function: Callable[..., Any], given: Any, *more: Any) -> Any:
+    """In a thread where the work may take long: a megabyte of structured data holds nobody up."""
+    if isinstance(given, bytes):
+        large = len(given) > LARGE_BODY
+    else:
+        large = isinstance(given, dict) and len(str(given.get("message", ""))[:LARGE_BODY]) >= LARGE_BODY
+    return await asyncio.to_thread(function, given, *more) if large else function(given, *more)
+
+
+def _frame(rpc_id: RpcId, result: Json) -> str:
+    return _sse({"jsonrpc": "2.0", "id": rpc_id, "result": result})
+
+
+def _sse(envelope: Json) -> str:
+    return f"data: {json.dumps(envelope, ensure_ascii=False)}\n\n"

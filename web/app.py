@@ -1,0 +1,270 @@
+"""Where everything is put together: stores, worker, handlers, routes. The only place that knows all the parts.
+
+`build` makes an Outrider out of settings; `serve` and `work` run one as a process until it is told to stop.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from importlib.metadata import version
+
+import uvicorn
+from pydantic_ai.models import Model
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp
+
+from agent import sdk
+from agent.models import ModelNotReady, UnknownModel, build_model
+from agent.reports import Reports
+from agent.subagents import Registry
+from agent.taking_up import Shape, Turn
+from agent.turns import Bounds, Turns
+from background import journal
+from background.database import Clock, Database, wall_clock
+from background.errors import NewerDatabase
+from background.limits import SECOND, Limits
+from background.worker import Handler, Worker
+from knowledge.store import Store
+from web import a2a, api, console, documents, events, health
+from web.access import Access, Credentials
+from web.house import Deltas, House
+from web.posts import Posts
+from web.settings import BadSetting, Settings, auto_resume_now
+
+log = logging.getLogger("outrider")
+
+VERSION = version("outrider")
+FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
+
+
+class Outrider:
+    """One process's Outrider: its stores, what it serves, what it works on."""
+
+    def __init__(self, settings: Settings, model: Model, now: Clock, *, serves: bool, works: bool) -> None:
+        self.settings = settings
+        self._model, self._now = model, now
+        self._serves, self._works = serves, works
+        self.house: House
+        self.app: ASGIApp
+        self.worker: Worker
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Outrider"]:
+        """Open, work, and on the way out hand back what cannot be finished."""
+        async with AsyncExitStack() as stack:
+            db = await Database(self.settings.database_path, self._now, limits_of(self.settings)).open()
+            stack.push_async_callback(db.close)
+            store = await Store.open(self.settings.knowledge_path)
+            stack.push_async_callback(store.close)
+            await documents.take_in_own_docs(store, db.now())
+            self.house = House(self.settings, db, store, Registry(), Credentials())
+            self.app = self._stack()
+            stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry))
+            projector = asyncio.create_task(journal.run_projector(db))
+            stack.push_async_callback(_end, projector)
+            self.worker = Worker(db, self._handlers(), self._pools())
+            await self.worker.start()
+            stack.push_async_callback(self.stop)
+            yield self
+
+    async def stop(self) -> None:
+        """Take nothing more, finish what can be finished in time, hand back the rest. A second call does nothing."""
+        if self.house.stopping:
+            return
+        self.house.stopping = True
+        self.house.db.bell.ring_all()
+        await self.worker.stop(self.settings.shutdown_grace_s)
+
+    def _stack(self) -> ASGIApp:
+        house = self.house
+        inner = Starlette(
+            routes=[
+                *a2a.routes(house, VERSION),
+                *api.routes(house),
+                *documents.routes(house),
+                *events.routes(house),
+                *health.routes(house),
+                *console.routes(),
+            ],
+            exception_handlers={404: _not_found, 405: _not_found},
+        )
+        return Access(inner, self.settings, house.credentials, self._now)
+
+    def _handlers(self) -> dict[str, Handler]:
+        house, settings = self.house, self.settings
+        handlers: dict[str, Handler] = {}
+        if self._works:
+            turns = self._turns()
+            reports = Reports(house.db, house.knowledge)
+            handlers |= {
+                "turn": Handler(turns.run, "turns"),
+                "job": Handler(turns.run, "jobs"),
+                "report": Handler(reports.report, "follow-ups"),
+                "index": Handler(reports.index, "follow-ups"),
+                "join": Handler(reports.join, "follow-ups"),
+            }
+        if self._serves:
+            posts = Posts(
+                house.db,
+                lambda: self.app,
+                house.credentials,
+                lambda: auto_resume_now(settings),
+                settings.max_unattended_turns,
+            )
+            handlers |= {
+                "dispatch": Handler(posts.dispatch, "follow-ups"),
+                "nudge": Handler(posts.nudge, "follow-ups"),
+            }
+        return handlers
+
+    def _turns(self) -> Turns:
+        settings = self.settings
+        return Turns(
+            db=self.house.db,
+            knowledge=self.house.knowledge,
+            model=self._model,
+            registry=self.house.registry,
+            shape=Shape(settings.excerpt_chars, settings.notifications_chars),
+            bounds=Bounds(settings.job_timeout_s, settings.turn_timeout_s, settings.stall_s, settings.max_jobs),
+            say=saying(self.house.deltas),
+        )
+
+    def _pools(self) -> dict[str, int]:
+        return {"turns": self.settings.max_turns, "jobs": self.settings.max_jobs, "follow-ups": FOLLOW_UPS}
+
+
+def build(
+    settings: Settings, model: Model | None = None, now: Clock = wall_clock, *, serves: bool = True, works: bool = True
+) -> Outrider:
+    """An Outrider out of settings. Raises `BadSetting` for a model that cannot be had."""
+    try:
+        built = model or build_model(settings.model, settings.fallback_models)
+    except (UnknownModel, ModelNotReady) as error:
+        raise BadSetting(f"OUTRIDER_MODEL: {error}") from error
+    return Outrider(settings, built, now, serves=serves, works=works)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The bounds that transactions keep, in their units."""
+    return Limits(
+        lease=int(settings.lease_s * SECOND),
+        worker_ttl=int(settings.worker_ttl_s * SECOND),
+        resume_max_age=int(settings.resume_max_age_s * SECOND),
+        max_attempts=settings.max_attempts,
+        max_open_tasks=settings.max_open_tasks_per_user,
+        max_queued_jobs=settings.max_queued_jobs,
+        max_depth=settings.max_depth,
+        batch_join_timeout=int(settings.batch_join_timeout_s * SECOND),
+    )
+
+
+def saying(deltas: Deltas) -> Callable[[Turn, str], None]:
+    def say(turn: Turn, piece: str) -> None:
+        if turn.job is None:
+            deltas.publish(turn.task.owner, {"session": turn.session.id, "task_id": turn.task.id, "text": piece})
+
+    return say
+
+
+async def _not_found(request: object, error: Exception) -> JSONResponse:
+    status = getattr(error, "status_code", 404)
+    code, message = (
+        ("METHOD_NOT_ALLOWED", "This address takes another method.")
+        if status == 405
+        else ("NOT_FOUND", "There is nothing here.")
+    )
+    return JSONResponse({"error": {"code": code, "message": message, "details": {}}}, status)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+# -- as a process
+
+
+def serve(settings: Settings, worker: bool) -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code."""
+    return _process(settings, lambda: _serve(settings, worker))
+
+
+def work(settings: Settings) -> int:
+    """Work without serving until SIGTERM or SIGINT; the process's exit code."""
+    return _process(settings, lambda: _work(settings))
+
+
+def _process(settings: Settings, main: Callable[[], object]) -> int:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        asyncio.run(main())  # type: ignore[arg-type]
+    except (BadSetting, NewerDatabase) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _stop_event() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: while work is being finished the door stays open, and refuses."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The listening socket. Raises `BadSetting` where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        address = f"{settings.host}:{settings.port}"
+        raise BadSetting(f"OUTRIDER_PORT: cannot listen on {address}: {error.strerror}; choose a free one") from error
+
+
+async def _serve(settings: Settings, worker: bool) -> None:
+    stop = _stop_event()
+    outrider = build(settings, works=worker)
+    with _listen(settings) as listener:
+        async with outrider.running():
+            server = _Server(_config(outrider.app))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
+            await stop.wait()
+            await outrider.stop()
+            server.should_exit = True
+            await serving
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        http="httptools",
+        ws="none",
+    )
+
+
+async def _work(settings: Settings) -> None:
+    stop = _stop_event()
+    async with build(settings, serves=False).running() as outrider:
+        print(f"Outrider {VERSION} works on {outrider.settings.data}", flush=True)
+        await stop.wait()

@@ -1,0 +1,97 @@
+"""Documents in the knowledge store, by hand: `/api/knowledge/documents`, and the project's own docs at the first start."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from background.errors import not_found
+from background.times import rfc3339, rfc3339_or_none
+from knowledge import trust
+from knowledge.backend import Document, Stored
+from knowledge.store import Store
+from web.api import Call, door, text
+from web.house import House
+from web.paging import number
+
+log = logging.getLogger("outrider.documents")
+
+SOURCE_TYPE = "document"
+OWN_DOCS = "outrider docs"
+ROOT = Path(__file__).parent.parent
+MAX_NAME = 500
+MAX_TEXT = 4_000_000
+
+
+async def add(call: Call) -> Response:
+    """Take a text in under its name, in place of what had that name."""
+    body = await call.body()
+    name = text(body, "name", MAX_NAME, required=True) or ""
+    content = text(body, "text", MAX_TEXT, required=True) or ""
+    document = _document(call.owner, name, content, call.db.now())
+    chunks = await call.house.knowledge.put(document)
+    return JSONResponse({"name": name, "chunks": chunks}, 201)
+
+
+async def listed(call: Call) -> dict[str, Any]:
+    page = await call.house.knowledge.documents(
+        call.owner, number(call.query, "limit", 50, 1, 200), call.query.get("cursor", ""), source_type=SOURCE_TYPE
+    )
+    return {"documents": [_json(stored) for stored in page.documents], "next_cursor": page.next_cursor}
+
+
+async def remove(call: Call) -> Response:
+    if not await call.house.knowledge.remove(call.owner, call.id):
+        raise not_found("document")
+    return Response(status_code=204)
+
+
+def _json(stored: Stored) -> dict[str, Any]:
+    return {
+        "id": stored.id,
+        "name": stored.key.removeprefix("document:"),
+        "heading": stored.heading,
+        "source": stored.source,
+        "shared": stored.owner is None,
+        "trust": stored.trust,
+        "trust_label": stored.trust_label,
+        "chars": stored.chars,
+        "chunks": stored.chunks,
+        "created_at": rfc3339(stored.created_at),
+        "superseded_at": rfc3339_or_none(stored.superseded_at),
+    }
+
+
+def _document(owner: str | None, name: str, content: str, now: int, source: str | None = None) -> Document:
+    return Document(
+        key=f"document:{name}",
+        owner=owner,
+        source=source or name,
+        source_type=SOURCE_TYPE,
+        heading=name,
+        text=content,
+        trust=trust.OPERATOR,
+        created_at=now,
+    )
+
+
+async def take_in_own_docs(store: Store, now: int) -> int:
+    """At the first start, with an empty store: the README and the pages of docs/, shared. Returns how many."""
+    if (await store.counts()).documents:
+        return 0
+    pages = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.is_file()]
+    for page in pages:
+        name = str(page.relative_to(ROOT))
+        await store.put(_document(None, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
+    return len(pages)
+
+
+def routes(house: House) -> list[BaseRoute]:
+    path = "/api/knowledge/documents"
+    return [
+        Route(path, door(house, add), methods=["POST"]),
+        Route(path, door(house, listed), methods=["GET"]),
+        Route(f"{path}/{{id}}", door(house, remove), methods=["DELETE"]),
+    ]

@@ -1,0 +1,86 @@
+"""`GET /api/events`: what happens in the caller's sessions, as server-sent events, from the rows.
+
+Rows are read, and the bell only wakes the reader, so every process tells the same under the same ids. Text deltas come
+from turns of this process and carry no id; whoever reads too slowly misses some of them, and no row.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from background import events, sessions
+from background.database import Row, Tx
+from web.api import Call, door
+from web.house import House
+from web.paging import bad
+
+PING_S = 15.0
+LOOK_S = 1.0
+PREVIEW = 1000  # deltas that may wait for a slow reader
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def stream(call: Call) -> Response:
+    """Live from now on, or from behind `Last-Event-ID`; where rows behind it were purged, `reset` comes first."""
+    session = call.query.get("session")
+    uid = await call.db.read(_uid, call.owner, session) if session is not None else None
+    given = call.request.headers.get("last-event-id")
+    if given is not None and not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise bad("Last-Event-ID", "the id of an event")
+    newest, oldest = await call.db.read(lambda tx: (events.newest(tx), events.oldest(tx)))
+    last = newest if given is None else int(given)
+    reset = given is not None and (last > newest or (last < oldest - 1))
+    return StreamingResponse(
+        _frames(call.house, call.owner, newest if reset else last, session, uid, reset),
+        media_type="text/event-stream",
+        headers=HEADERS,
+    )
+
+
+def _uid(tx: Tx, owner: str, session: str) -> str:
+    return sessions.get(tx, owner, session).uid
+
+
+async def _frames(
+    house: House, owner: str, last: int, session: str | None, uid: str | None, reset: bool
+) -> AsyncIterator[str]:
+    deltas: deque[dict[str, str]] = deque(maxlen=PREVIEW)
+    loop = asyncio.get_running_loop()
+    with house.db.bell.listen("events") as ear:
+
+        def hear(of: str, data: dict[str, str]) -> None:
+            if of == owner and session in (None, data["session"]):
+                deltas.append(data)
+                ear.hear()
+
+        with house.deltas.heard_by(hear):
+            yield "event: reset\ndata: {}\n\n" if reset else ": open\n\n"
+            told = loop.time()
+            while not house.stopping:
+                rows = await house.db.read(events.after, owner, last, uid)
+                for row in rows:
+                    last = row["id"]
+                    yield _row(row)
+                pieces = list(deltas)
+                deltas.clear()
+                for data in pieces:
+                    yield f"event: turn.delta\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+                if rows or pieces:
+                    told = loop.time()
+                elif loop.time() - told >= PING_S - LOOK_S:
+                    yield ": alive\n\n"
+                    told = loop.time()
+                if len(rows) < events.PAGE:
+                    await ear.wait(LOOK_S)
+
+
+def _row(row: Row) -> str:
+    return f"id: {row['id']}\nevent: {row['name']}\ndata: {row['data']}\n\n"
+
+
+def routes(house: House) -> list[BaseRoute]:
+    return [Route("/api/events", door(house, stream), methods=["GET"])]

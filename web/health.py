@@ -1,0 +1,131 @@
+"""Is it alive, is it ready, how much waits: `/healthz`, `/readyz`, `/metrics`, `/api/status`.
+
+It reads and says; what is wrong is named with its effect.
+"""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from background import delivery, queue, tasks, worker
+from background.database import Row, Tx
+from background.errors import Fault, StorageUnavailable
+from background.times import rfc3339, rfc3339_or_none
+from knowledge.backend import StoreFailed
+from web.api import Call, door
+from web.house import House
+
+
+def _snapshot(tx: Tx) -> dict[str, Any]:
+    return {
+        "now": tx.now,
+        "workers": worker.live(tx),
+        "queue": queue.depth(tx),
+        "undelivered": delivery.undelivered(tx),
+        "unprojected": tx.value("select count(*) from unprojected"),
+    }
+
+
+async def _problems(house: House) -> list[str]:
+    """What keeps this server from doing its work, in words."""
+    found = []
+    try:
+        await house.db.read(tasks.require_worker)
+    except Fault as fault:
+        found.append(f"WORKER_UNAVAILABLE: {fault.message}")
+    except StorageUnavailable:
+        found.append("The registry cannot be read.")
+    try:
+        await house.knowledge.counts()
+    except StoreFailed:
+        found.append("The knowledge store cannot be read: reports are not indexed and nothing is found.")
+    if house.stopping:
+        found.append("The server is stopping.")
+    return found
+
+
+async def status(call: Call) -> dict[str, Any]:
+    house = call.house
+    seen = await call.db.read(_snapshot)
+    problems = await _problems(house)
+    return {
+        "live": not any(line.startswith("WORKER_UNAVAILABLE") for line in problems),
+        "workers": [_worker_json(row) for row in seen["workers"]],
+        "queue": [{**dict(row), "oldest_due_at": rfc3339_or_none(row["oldest_due_at"])} for row in seen["queue"]],
+        "undelivered": {
+            "count": seen["undelivered"]["count"],
+            "oldest_at": rfc3339_or_none(seen["undelivered"]["oldest_at"]),
+        },
+        "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},
+        "settings": house.settings.model_dump(mode="json"),
+        "problems": problems,
+    }
+
+
+def _worker_json(row: Row) -> dict[str, Any]:
+    times = {name: rfc3339(row[name]) for name in ("started_at", "beat_at", "swept_at")}
+    return {"id": row["id"], "host": row["host"], "pid": row["pid"], **times, "live": bool(row["live"])}
+
+
+async def _knowledge(house: House) -> dict[str, Any]:
+    try:
+        counts = await house.knowledge.counts()
+    except StoreFailed:
+        return {"ok": False}
+    size = _size(house.settings.knowledge_path)
+    return {"ok": True, "documents": counts.documents, "chunks": counts.chunks, "bytes": size}
+
+
+def _size(path: Any) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def routes(house: House) -> list[BaseRoute]:
+    async def healthz(request: Request) -> Response:
+        return JSONResponse({"alive": True})
+
+    async def readyz(request: Request) -> Response:
+        ready = not await _problems(house)
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
+
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(
+            _metrics(house, await house.db.read(_snapshot)), media_type="text/plain; version=0.0.4"
+        )
+
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+        Route("/api/status", door(house, status)),
+    ]
+
+
+def _metrics(house: House, seen: dict[str, Any]) -> str:
+    oldest = seen["undelivered"]["oldest_at"]
+    lines = [
+        *_gauge("outrider_workers_live", "Workers heard from in time.", sum(row["live"] for row in seen["workers"])),
+        *_gauge("outrider_undelivered", "Ended jobs that wait to be told.", seen["undelivered"]["count"]),
+        *_gauge(
+            "outrider_undelivered_oldest_seconds",
+            "Age of the oldest of them.",
+            0 if oldest is None else (seen["now"] - oldest) / 1e6,
+        ),
+        *_gauge("outrider_unprojected_tasks", "Tasks whose view is behind.", seen["unprojected"]),
+        *_gauge("outrider_waiting_requests", "Blocking sends that wait.", house.waiting.taken),
+        *_gauge("outrider_streams", "Open A2A streams.", house.streams.open),
+        "# HELP outrider_runs Unfinished runs by kind and state.",
+        "# TYPE outrider_runs gauge",
+    ]
+    for row in seen["queue"]:
+        lines += [
+            f'outrider_runs{{kind="{row["kind"]}",state="{state}"}} {row[state]}'
+            for state in ("queued", "waiting", "running")
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _gauge(name: str, meaning: str, value: float) -> list[str]:
+    return [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", f"{name} {value}"]
