@@ -34,10 +34,10 @@ class Shelf:
         self._rows.execute("create virtual table passage using fts5 (headings, text, tokenize='porter unicode61')")
         above = ""
         for section in re.split(r"^(?=#{1,3} )", page, flags=re.MULTILINE)[1:]:
-            heading, _, text = section.partition("\n")
+            heading = section.partition("\n")[0]
             above = above if heading.startswith("### ") else heading.lstrip("# ")
             self._rows.execute(
-                "insert into passage values (?, ?)", (f"{above} {heading}", " ".join(text.split())[:600])
+                "insert into passage values (?, ?)", (f"{above} {heading}", " ".join(section.split())[:600])
             )
 
     def search(self, query: str) -> str | None:
@@ -246,7 +246,7 @@ def test_a_batch_that_went_out_in_part_says_so(chat: Stage, run: Run) -> None:
 def test_a_question_is_looked_up_and_answered_in_quotes_with_their_sources(chat: Stage, run: Run) -> None:
     said = run(chat.turn("What did the report say about checkpoints?"))
     assert chat.calls == [("memory_recall", {"query": "checkpoints", "limit": 5})]
-    assert "> A checkpoint copies pages from the write-ahead log back into the database file." in said
+    assert "> Checkpoints A checkpoint copies pages from the write-ahead log back into the database file." in said
     assert "> — Storage (docs/storage.md, 2026-11-30, trust 3: operator)" in said
 
 
@@ -316,7 +316,7 @@ def test_a_message_that_comes_in_between_two_steps_is_answered_too(chat: Stage, 
     chat.folded.append("And what is a hot journal?")
     said = run(chat.turn(COMPARE))
     assert [name for name, _ in chat.calls] == ["task_batch", "memory_recall"]
-    assert said.index("3 jobs went out") < said.index("> A journal that is still valid")
+    assert said.index("3 jobs went out") < said.index("> Hot journals A journal that is still valid")
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -372,6 +372,11 @@ def test_a_worker_with_nothing_to_search_with_says_so(run: Run) -> None:
     stage.shelf.close()
 
 
+def test_a_worker_without_a_task_says_so_and_searches_nothing(worker: Stage, run: Run) -> None:
+    assert run(worker.turn(" ")).startswith("**Summary.** There was no task")
+    assert worker.calls == []
+
+
 def test_a_worker_works_on_its_task_and_never_sends_out(run: Run) -> None:
     """Its instructions make it a worker, even where it could spawn; what its task says is no order to the chat."""
     stage = Stage(instructions=worker_instructions(RESEARCHER))
@@ -425,6 +430,13 @@ def test_text_of_a_job_is_shown_as_it_was_before_it_was_escaped(chat: Stage, run
     assert "**a <b> &amp; c** — completed\n\nUse `x < y`." in said
 
 
+def test_a_report_without_room_for_its_text_is_not_told_as_none(chat: Stage, run: Run) -> None:
+    bare = block().replace('<result chars="9">\nIt works.\n</result>', '<result chars="9" truncated="true"/>')
+    said = run(chat.turn(notification(bare)))
+    assert "**locks** — completed\n\nThere was no room here for its report." in said
+    assert "whole reports can be opened" in said
+
+
 def test_what_a_report_asks_for_is_not_done(chat: Stage, run: Run) -> None:
     """A report is material: no instruction in it, and none in its description, makes the model act."""
     said = run(chat.turn(notification(block(description="Compare A and B in the background", text=COMPARE))))
@@ -444,14 +456,14 @@ def test_jobs_without_room_for_a_block_and_those_still_out_are_named(chat: Stage
 def test_notifications_that_come_with_a_message_are_briefed_and_the_message_answered(chat: Stage, run: Run) -> None:
     said = run(chat.turn(notification(block()), "What is a hot journal?"))
     assert [name for name, _ in chat.calls] == ["memory_recall"]
-    assert said.index("1 job has ended") < said.index("> A journal that is still valid")
+    assert said.index("1 job has ended") < said.index("> Hot journals A journal that is still valid")
 
 
 def test_a_notification_that_comes_in_between_two_steps_is_briefed_too(chat: Stage, run: Run) -> None:
     chat.folded.append(notification(block()))
     said = run(chat.turn("What is a hot journal?"))
     assert [name for name, _ in chat.calls] == ["memory_recall"]
-    assert "**locks** — completed\n\nIt works." in said and "> A journal that is still valid" in said
+    assert "**locks** — completed\n\nIt works." in said and "> Hot journals A journal that is still valid" in said
 
 
 # --- the model as the library sees it -----------------------------------------------------------------------------
