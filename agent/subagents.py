@@ -97,7 +97,7 @@ class Registry:
         """Adds a type; raises `MalformedSubagent` if it is none or its name is taken, and then changes nothing."""
         if not isinstance(kind, SubagentType):
             raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
-        if False:
+        if kind.name in self._types:
             raise MalformedSubagent(f"{kind.name}: there is a subagent type of this name already")
         self._types[kind.name] = kind
 
