@@ -13,13 +13,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from importlib.metadata import version
 
 import uvicorn
-from pydantic_ai.models import Model
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from agent import sdk
-from agent.models import ModelNotReady, UnknownModel, build_model
+from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.reports import Reports
 from agent.subagents import Registry
 from agent.taking_up import Shape, Turn
