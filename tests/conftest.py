@@ -97,12 +97,18 @@ def server_factory(tmp_path: Path, processes: list[Process], model_env: dict[str
 
 @pytest.fixture
 def worker_factory(processes: list[Process], model_env: dict[str, str]) -> Callable[..., Process]:
-    """Makes running workers on a server's data: `worker_factory(server.data, OUTRIDER_MAX_JOBS="1")`."""
+    """Makes running workers on a server's data: `worker_factory(server, OUTRIDER_MAX_JOBS="1")`.
 
-    def make(data: Path, *options: str, **env: str) -> Process:
-        worker = Process(data, "worker", *options, env=model_env | env)
+    Returns once the server has heard of a worker: before that it takes no messages.
+    """
+
+    def make(server: Server, *options: str, **env: str) -> Process:
+        worker = Process(server.data, "worker", *options, env=model_env | env)
         processes.append(worker)
-        return worker.start()
+        worker.start()
+        server.wait(lambda: server.http.get("/readyz").is_success or not worker.running)
+        assert worker.running, f"it ended instead of working\n{worker.log()}"
+        return worker
 
     return make
 
