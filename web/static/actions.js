@@ -1,0 +1,49 @@
+// What a person can do with a job: one set of buttons for cards, panel and groups.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+import { isLive, putJob, state } from "./state.js";
+import { loadChatJobs, loadJobs } from "./sync.js";
+import { copyText, press } from "./toast.js";
+import { openReport } from "./viewer.js";
+
+const tabs = new BroadcastChannel("outrider");
+tabs.onmessage = () => reload(); // dismissing is no event of the server's; our other tabs hear of it here
+
+function reload() {
+  loadChatJobs();
+  loadJobs();
+}
+
+/** Cancel, dismiss or retry; whatever the answer, the store is what the server says afterwards. */
+export async function act(jobs, verb) {
+  try {
+    for (const { id } of jobs) putJob(await api.actOnJob(id, verb));
+  } finally {
+    reload();
+    tabs.postMessage(verb);
+  }
+}
+
+function button(label, testid, job, act, kind = "quiet") {
+  const click = (event) => press(event.currentTarget, act);
+  return h("button", { class: kind, testid, job: job.id, "aria-label": `${label}: ${job.description}`, on: { click } }, label);
+}
+
+export const hasReport = (job) => !isLive(job) && job.report_chars > 0;
+
+export const openButton = (job, kind) => button("Open report", "open-report", job, () => openReport(job.id), kind);
+
+/** The buttons that fit a job's state, the one that opens its report first. */
+export function jobButtons(job, kind = "quiet") {
+  if (isLive(job)) return [button("Stop", "stop-job", job, () => act([job], "cancel"))];
+  return [
+    hasReport(job) && openButton(job, kind),
+    hasReport(job) && button("Copy", "copy-report", job, () => copyText(api.reportText(job.id))),
+    job.status !== "completed" && button("Retry", "retry-job", job, () => act([job], "retry")),
+    !job.dismissed && button("Dismiss", "dismiss-job", job, () => act([job], "dismiss")),
+  ].filter(Boolean);
+}
+
+/** Dismisses all that ended, as far as the store knows them. */
+export const clearFinished = () => act([...state.jobs.values()].filter((job) => !isLive(job) && !job.dismissed), "dismiss");

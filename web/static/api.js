@@ -1,0 +1,53 @@
+// The server's HTTP surface, one function a call. Holds no state but how far the server's clock is from ours.
+
+let ahead = 0;
+
+/** Now, by the server's clock: what its timestamps are measured against. */
+export const serverNow = () => Date.now() + ahead;
+
+/** A refusal of the server's: `status` of HTTP, `code` and message of its error body. */
+export class ApiError extends Error {
+  constructor(status, { code = "ERROR", message = `The server answered with status ${status}.` } = {}) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+export const UNREACHABLE = "The server cannot be reached.";
+
+/** What went wrong, in words: the server's own, or that there is no server. */
+export const explain = (error) => (error instanceof ApiError ? error.message : UNREACHABLE);
+
+// The request's mode stays the default: with `no-referrer`, any other would make the browser send `Origin: null`.
+async function call(method, path, { body, signal } = {}) {
+  const headers = body === undefined ? {} : { "content-type": "application/json" };
+  const response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  const date = Date.parse(response.headers.get("date"));
+  if (date) ahead = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0;
+  if (response.ok) return response;
+  const answer = await response.json().catch(() => ({}));
+  throw new ApiError(response.status, answer.error);
+}
+
+const json = async (...request) => (await call(...request)).json();
+
+function query(path, parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== "");
+  return `${path}?${new URLSearchParams(given)}`;
+}
+
+const session = (id) => `/api/sessions/${encodeURIComponent(id)}`;
+const job = (id) => `/api/background/${encodeURIComponent(id)}`;
+
+export const getSessions = (cursor) => json("GET", query("/api/sessions", { cursor }));
+export const newSession = () => json("POST", "/api/sessions", { body: {} });
+export const getMessages = (id, before) => json("GET", query(`${session(id)}/messages`, { html: 1, before }));
+export const send = (id, text, messageId) => json("POST", `${session(id)}/messages`, { body: { text, message_id: messageId } });
+export const stopTurn = (id, task) => json("POST", `${session(id)}/tasks/${encodeURIComponent(task)}/cancel`);
+export const getJobs = (filters) => json("GET", query("/api/background", filters));
+export const getJob = (id) => json("GET", job(id));
+/** `verb` is one of cancel, dismiss, retry; answers with the job. */
+export const actOnJob = (id, verb) => json("POST", `${job(id)}/${verb}`);
+export const reportHtml = async (id, signal) => (await call("GET", `${job(id)}/report?html=1`, { signal })).text();
+export const reportText = async (id) => (await call("GET", `${job(id)}/report`)).text();
+export const downloadAddress = (id) => `${job(id)}/report?download=1`;

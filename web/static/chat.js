@@ -1,0 +1,150 @@
+// The open conversation: the log, what is being said, and where the background work of each turn stands in it.
+
+import { batchEntry } from "./cards.js";
+import { discard, resend } from "./composer.js";
+import { byId, h, keyed, once, prose, setText } from "./dom.js";
+import { activity, inWords, plural } from "./format.js";
+import { newestFirst, openTurns, plainState, sessionJobs, state, WAITING } from "./state.js";
+import { loadEarlier } from "./sync.js";
+import { press } from "./toast.js";
+
+const scroll = byId("scroll");
+const NEAR_END = 80; // pixels: who is this close to the end wants to stay there
+
+let drawn = null; // the session on screen
+let following = true;
+
+const quiet = (kind, text) => h("p", { class: `quiet-line ${kind}`, testid: kind, dir: "auto" }, text);
+
+const MESSAGES = {
+  user: (message) =>
+    h("article", { class: "message user", testid: "message-user", "aria-label": "You" },
+      h("div", { class: "bubble", dir: "auto" }, message.text),
+      WAITING.has(plainState(message.state)) && h("p", { class: "hint" }, "Waits for the answer before it")),
+  agent: (message) =>
+    h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
+      prose("div", { class: "prose", dir: "auto" }, message.html, message.text)),
+  notification: (message) =>
+    quiet("notification", message.job_ids?.length ? `${plural(message.job_ids.length, "report")} taken up` : "Reports taken up"),
+  notice: (message) => quiet("notice", message.text),
+};
+
+const messageEntry = once((message) => ({
+  key: `message:${message.id}`,
+  task: message.task_id,
+  at: message.created_at,
+  sig: JSON.stringify([message.text, message.html, message.state]),
+  make: () => MESSAGES[message.kind](message),
+}));
+
+/** How a turn ended that did not come to its end, said once, below the last that stands of it. */
+function endings() {
+  const last = new Map();
+  for (const message of state.messages) {
+    if (message.task_id && ["failed", "rejected", "canceled"].includes(plainState(message.state))) last.set(message.task_id, message);
+  }
+  return [...last.values()].map((message) => {
+    const briefing = state.messages.some(({ task_id: task, kind }) => task === message.task_id && kind !== "user" && kind !== "agent");
+    const what = briefing ? "The briefing" : "The answer";
+    const canceled = plainState(message.state) === "canceled";
+    const text = canceled ? `${what} was stopped.` : `${what} failed. ${inWords(message.reason)}`;
+    const make = () => quiet(canceled ? "turn-canceled" : "turn-failed", text);
+    return { key: `end:${message.task_id}`, task: message.task_id, at: message.created_at, sig: text, make };
+  });
+}
+
+function previewEntry(turn) {
+  const make = () => h("article", { class: "message agent preview", testid: "preview", "data-task": turn.task, "aria-label": "Outrider, not finished", "aria-live": "off" }, h("div", { class: "plain prose", dir: "auto" }));
+  return { key: `preview:${turn.task}`, task: turn.task, make, update: (element) => setText(element.firstChild, (turn.cut ? "… " : "") + turn.text) };
+}
+
+function sentEntry(sent) {
+  const make = () =>
+    h("article", { class: `message user ${sent.error ? "unsent" : "sending"}`, testid: "message-sending", "aria-label": "You" },
+      h("div", { class: "bubble", dir: "auto" }, sent.text),
+      sent.error
+        ? h("p", { role: "alert" }, `Not sent. ${sent.error} `,
+            h("button", { class: "quiet", on: { click: () => resend(sent) } }, "Send again"),
+            h("button", { class: "quiet", on: { click: () => discard(sent) } }, "Discard"))
+        : null);
+  return { key: `sent:${sent.id}`, task: sent.task, sig: sent.error ?? "", make };
+}
+
+/** After the last entry of a task, or of the task that the entry before a moment belongs to. */
+function insert(entries, entry, task, at) {
+  const before = entries.findLastIndex((other) => other.at && other.at <= at);
+  const owner = task ?? entries[before]?.task;
+  const last = owner ? entries.findLastIndex((other) => other.task === owner) : -1;
+  entries.splice(Math.max(before, last) + 1, 0, entry);
+}
+
+function timeline() {
+  const entries = state.messages.filter((message) => MESSAGES[message.kind]).map(messageEntry);
+  for (const ending of endings()) insert(entries, ending, ending.task, "");
+  entries.push(...state.outbox.filter((sent) => sent.session === state.current).map(sentEntry));
+  entries.push(...openTurns().filter((turn) => turn.text).map(previewEntry));
+  const begin = state.earlier ? (state.messages[0]?.created_at ?? "") : "";
+  for (const jobs of batches()) {
+    const sentOut = jobs[0].created_at;
+    if (sentOut >= begin) insert(entries, batchEntry(jobs), null, sentOut);
+  }
+  return entries;
+}
+
+/** The open session's jobs by batch, latest batch first: each is set in above those that came after it. */
+function batches() {
+  const found = Map.groupBy(sessionJobs(state.current).sort(newestFirst).reverse(), (job) => job.batch_id ?? job.id);
+  return [...found.values()].reverse();
+}
+
+function draw() {
+  const session = state.current;
+  if (session !== drawn) following = true;
+  drawn = session;
+  const entries = session === null ? state.outbox.filter((sent) => sent.session === null).map(sentEntry) : timeline();
+  keyed(byId("timeline"), entries);
+  byId("timeline").ariaBusy = entries.some(({ key }) => key.startsWith("preview:"));
+  byId("welcome").hidden = session !== null || entries.length > 0;
+  byId("earlier").hidden = !state.earlier;
+  setText(byId("activity"), activity(openTurns().filter((turn) => !turn.finished)));
+  if (following) scroll.scrollTop = scroll.scrollHeight;
+  showLatest();
+}
+
+const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_END;
+
+function showLatest() {
+  byId("latest").hidden = following || nearEnd();
+}
+
+/** Goes to a job's card; false where it is not on screen. */
+export function showJob(id) {
+  const card = byId("timeline").querySelector(`article[data-job="${CSS.escape(id)}"]`);
+  if (!card) return false;
+  following = false;
+  card.scrollIntoView({ block: "center" });
+  card.focus({ preventScroll: true });
+  return true;
+}
+
+async function earlier() {
+  const height = scroll.scrollHeight - scroll.scrollTop;
+  following = false;
+  await loadEarlier();
+  draw();
+  scroll.scrollTop = scroll.scrollHeight - height;
+}
+
+export function startChat() {
+  scroll.addEventListener("scroll", () => {
+    following = nearEnd();
+    showLatest();
+  }, { passive: true });
+  new ResizeObserver(() => following && (scroll.scrollTop = scroll.scrollHeight)).observe(scroll);
+  byId("earlier").addEventListener("click", (event) => press(event.currentTarget, earlier));
+  byId("latest").addEventListener("click", () => {
+    following = true;
+    draw();
+  });
+  return draw;
+}

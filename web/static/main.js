@@ -1,0 +1,53 @@
+// Puts the console together: views in the order they draw, then the first read, then the events.
+
+import { UNREACHABLE } from "./api.js";
+import { startChat } from "./chat.js";
+import { startComposer } from "./composer.js";
+import { byId, setText } from "./dom.js";
+import { listen } from "./events.js";
+import { closePanel, startJobs, tellEnded } from "./jobs.js";
+import { follow, goTo, showSidebar, startSessions } from "./sessions.js";
+import { addView, changed, state } from "./state.js";
+import { loadSessions, reconcile } from "./sync.js";
+import { openUnread } from "./unread.js";
+import { startViewer } from "./viewer.js";
+
+function drawProblem() {
+  const problems = new Set(state.problems.values());
+  if (state.lost) problems.delete(UNREACHABLE);
+  const text = [state.lost && "Connection lost. Trying again…", ...problems].filter(Boolean).join(" ");
+  setText(byId("problem"), text);
+  byId("problem").hidden = !text;
+}
+
+function tick() {
+  for (const clock of document.querySelectorAll(".clock")) clock.tick?.();
+}
+
+function escape(event) {
+  if (event.key !== "Escape" || byId("viewer").open) return;
+  if (document.body.classList.contains("sidebar-open")) {
+    showSidebar(false);
+    byId("open-sidebar").focus();
+  } else if (state.panel) closePanel();
+}
+
+addView(startSessions());
+addView(startChat());
+addView(startComposer());
+startJobs();
+addView(drawProblem);
+startViewer();
+document.addEventListener("keydown", escape);
+document.addEventListener("visibilitychange", () => document.hidden || reconcile());
+setInterval(tick, 1000);
+changed();
+
+// The list comes first: without a chat in the address the one spoken in last is opened.
+if (!location.hash) {
+  await loadSessions();
+  if (state.sessions.length > 0 && !location.hash) goTo(state.sessions[0].id, { remember: false });
+}
+follow();
+openUnread();
+listen(tellEnded);
