@@ -20,7 +20,7 @@ from agent.offline_text import (
 
 _QUOTED_IN_ANSWER = 3
 _QUOTED_IN_REPORT = 8
-_GIST_CHARS = 320
+_GIST_CHARS = 420
 _TOOL_CHARS = 600
 
 CAN_DO = (

@@ -13,6 +13,7 @@ import pytest
 from pydantic_ai import Agent, ModelMessage, RunContext
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
+from agent.notifications import Notice, render
 from agent.offline import OfflineModel
 from agent.subagents import RESEARCHER, worker_instructions
 
@@ -428,6 +429,26 @@ def test_failures_are_told_as_failures_with_their_reason(chat: Stage, run: Run) 
 def test_text_of_a_job_is_shown_as_it_was_before_it_was_escaped(chat: Stage, run: Run) -> None:
     said = run(chat.turn(notification(block(description="a &lt;b&gt; &amp;amp; c", text="Use `x &lt; y`."))))
     assert "**a <b> &amp; c** — completed\n\nUse `x < y`." in said
+
+
+def test_what_notifications_really_hold_is_understood(chat: Stage, run: Run) -> None:
+    """Rendered by the module that renders them, with and without room for their texts."""
+    failed: Any = {"reason": "TIMED_OUT", "detail": "It ran longer than 900 s."}
+    notices = [
+        Notice(
+            IDS[0], "researcher", "a < b & c", "completed", "now", 2, 6, f"**Summary.** 1 < 2. {'x ' * 2000}", more="x"
+        ),
+        Notice(IDS[1], "researcher", "signals", "failed", "now", 1, 1, "Half of it.", partial=True, **failed),
+        Notice(IDS[2], "researcher", "threads", "canceled", "now", 0, 0, "", canceled_by="user"),
+    ]
+    said = run(chat.turn(render(notices, 1500, 24000).text))
+    assert "3 jobs have ended: 1 completed, 1 failed, 1 canceled." in said
+    assert "**a < b & c** — completed\n\n1 < 2." in said
+    assert "**signals** — failed: `TIMED_OUT` It ran longer than 900 s.\n\nAs far as it came: Half of it." in said
+    assert "**threads** — canceled: by the user\n\nIt left no report." in said
+    crowded = run(chat.turn(render(notices, 1500, 850).text))
+    assert "There was no room here for its report." in crowded
+    assert f"- {IDS[1]} failed: signals" in crowded and f"- {IDS[2]} canceled: threads" in crowded
 
 
 def test_a_report_without_room_for_its_text_is_not_told_as_none(chat: Stage, run: Run) -> None:
