@@ -117,7 +117,7 @@ def _enabled(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Count = Annotated[int, BeforeValidator(_no_bool)]
-Seconds = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_no_bool)]
 Switch = Annotated[bool, Field(strict=True), BeforeValidator(_switch)]
 Name = Annotated[str, AfterValidator(_named)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]

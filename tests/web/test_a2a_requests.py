@@ -123,7 +123,7 @@ def test_A80_the_version_and_its_patches_are_spoken(version: str, method: str) -
 WRONG = ["0.3", "0.5", "1.1", "1.7", "2.0", "99.0", "abc", "1", "v1.0", "1.0-rc1", "1.0,0.3", "1.0.", "1.0 ", "1.0\n"]
 
 
-@pytest.mark.parametrize("version", [None, "", *WRONG, "1.0.x", "１.0"])
+@pytest.mark.parametrize("version", [None, "", *WRONG, "1.0.x", "1.0.1.2", "１.0"])
 @pytest.mark.parametrize("method", [*sorted(SERVED), *REFUSED])
 def test_A80_a_method_of_another_version_or_of_none_is_refused_with_what_is_served(
     version: str | None, method: str

@@ -118,7 +118,7 @@ def test_a_request_without_host_or_with_two_is_refused(
     assert ask(headers=[("Host", HERE)]).status_code == 403
     assert ask(headers=[("Host", "evil.example")]).status_code == 403
     access = Access(app, Settings(data=tmp_path), credentials, Clock())
-    assert [event.get("status") for event in sent_by(run, access, "http")][0] == 403
+    assert sent_by(run, access, "http")[0]["status"] == 403
 
 
 @pytest.mark.parametrize("origin", [f"http://{HERE}", f"https://{HERE}", f"HTTP://{HERE}"])
