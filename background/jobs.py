@@ -173,7 +173,9 @@ def page(
 ) -> list[Job]:
     """The owner's jobs, newest first. `dismissed` None asks for both; `before` is the last (created_at, id) seen."""
     wheres = ["j.owner = :owner"]
-    wheres += ["s.id = :session and s.owner = :owner"] if session is not None else []
+    wheres += (
+        ["j.session = (select uid from sessions where owner = :owner and id = :session)"] if session is not None else []
+    )
     wheres += ["j.status = :status"] if status is not None else []
     wheres += ["j.batch_id = :batch"] if batch is not None else []
     wheres += ["j.dismissed = :dismissed"] if dismissed is not None else []
@@ -212,7 +214,8 @@ def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Sp
     if fresh:
         _check_room(tx, session.owner, len(fresh))
         batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
-    made = iter([_insert(tx, session, batch_id, key, spec) for key, spec in fresh])
+    # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
+    made = iter([_insert(tx, session, batch_id, key, spec, tx.now + place) for place, (key, spec) in enumerate(fresh)])
     return [job or next(made) for job in found]
 
 
@@ -237,7 +240,7 @@ def _check_room(tx: Tx, owner: str, wanted: int) -> None:
         )
 
 
-def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec) -> Job:
+def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, at: int) -> Job:
     job_id = f"bg-{secrets.token_hex(6)}"
     tx.x(
         "insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
@@ -253,14 +256,20 @@ def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec) -> Jo
         description=spec.description,
         prompt=spec.prompt,
         tools=json.dumps(spec.tools),
-        now=tx.now,
+        now=at,
     )
     return _sent_out(tx, job_id, batch_id, attempt=1)
 
 
 def _sent_out(tx: Tx, job_id: str, batch_id: str, attempt: int) -> Job:
     batches.add(tx, batch_id, job_id, attempt)
-    queue.enqueue(tx, "dispatch", f"dispatch:{job_id}:{attempt}", params={"job": job_id, "attempt": attempt})
+    queue.enqueue(
+        tx,
+        "dispatch",
+        f"dispatch:{job_id}:{attempt}",
+        lane=f"dispatch:{batch_id}",
+        params={"job": job_id, "attempt": attempt},
+    )
     return tell(tx, job_id, "background.queued")
 
 

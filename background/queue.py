@@ -13,6 +13,8 @@ from background.errors import LeaseLost
 from background.states import RUN, guard
 
 SWEEP_LIMIT = 50
+# Time past the lease is nobody's work: a stopped process's, say.
+_SPENT = "spent + case when :now < lease_until then :now - leased_at else lease_until - leased_at end"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ def due(tx: Tx, kinds: tuple[str, ...]) -> int | None:
 def renew(tx: Tx, worker: str) -> set[tuple[int, int]]:
     """Move on all leases of a worker. Returns what it still holds, as (run, attempt)."""
     rows = tx.q(
-        "update runs set spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
-        "where worker = :worker and state = 'running' and lease_until >= :now returning id, attempt",
+        f"update runs set spent = {_SPENT}, leased_at = :now, lease_until = :now + :lease "
+        "where worker = :worker and state = 'running' returning id, attempt",
         worker=worker,
         now=tx.now,
         lease=tx.limits.lease,
@@ -108,7 +110,7 @@ def held(tx: Tx, worker: str) -> set[tuple[int, int]]:
 def progress(tx: Tx, run: Run) -> None:
     """The run has come a step further: its lease moves on and this is its first try again. Raises `LeaseLost`."""
     moved = tx.x(
-        "update runs set tries = 1, spent = spent + :now - leased_at, leased_at = :now, lease_until = :now + :lease "
+        f"update runs set tries = 1, spent = {_SPENT}, leased_at = :now, lease_until = :now + :lease "
         "where id = :id and attempt = :attempt and state = 'running'",
         id=run.id,
         attempt=run.attempt,

@@ -256,6 +256,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=1,
         http="httptools",
         ws="none",
