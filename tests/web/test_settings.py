@@ -170,7 +170,8 @@ def test_a_setting_of_a_later_version_is_refused_as_not_there_yet(load_from: Loa
 
 
 def test_another_programs_variables_and_the_clients_are_left_alone(load_from: Load) -> None:
-    load_from(env={"PATH": "/bin", "OUTRIDERS": "x", "OUTRIDER_URL": "http://h", "OUTRIDER_TOKEN": "t"})
+    env = {"PATH": "/bin", "OUTRIDERS": "x", "OUTRIDER_URL": "http://h", "OUTRIDER_TOKEN": "t"}
+    assert load_from(env=env) == load_from()
 
 
 def test_a_broken_file_is_one_line(load_from: Load, tmp_path: Path) -> None:
