@@ -12,6 +12,7 @@ const scroll = byId("scroll");
 const NEAR_END = 80; // pixels: who is this close to the end wants to stay there
 
 let drawn = null; // the session on screen
+let spoken = null; // what was sent last
 let following = true;
 
 const quiet = (kind, text) => h("p", { class: `quiet-line ${kind}`, testid: kind, dir: "auto" }, text);
@@ -47,7 +48,7 @@ function endings() {
     const briefing = state.messages.some(({ task_id: task, kind }) => task === message.task_id && kind !== "user" && kind !== "agent");
     const what = briefing ? "The briefing" : "The answer";
     const canceled = plainState(message.state) === "canceled";
-    const text = canceled ? `${what} was stopped.` : `${what} failed. ${inWords(message.reason)}`;
+    const text = canceled ? `${what} was stopped.` : `${what} failed. ${message.detail || inWords(message.reason)}`;
     const make = () => quiet(canceled ? "turn-canceled" : "turn-failed", text);
     return { key: `end:${message.task_id}`, task: message.task_id, at: message.created_at, sig: text, make };
   });
@@ -78,8 +79,11 @@ function insert(entries, entry, task, at) {
   entries.splice(Math.max(before, last) + 1, 0, entry);
 }
 
+/** Nudges speak to the model alone; a turn that ended early may have left no text. */
+const isShown = (message) => MESSAGES[message.kind] && (message.kind !== "agent" || message.text);
+
 function timeline() {
-  const entries = state.messages.filter((message) => MESSAGES[message.kind]).map(messageEntry);
+  const entries = state.messages.filter(isShown).map(messageEntry);
   for (const ending of endings()) insert(entries, ending, ending.task, "");
   entries.push(...state.outbox.filter((sent) => sent.session === state.current).map(sentEntry));
   entries.push(...openTurns().filter((turn) => turn.text).map(previewEntry));
@@ -99,8 +103,9 @@ function batches() {
 
 function draw() {
   const session = state.current;
-  if (session !== drawn) following = true;
-  drawn = session;
+  const sent = state.outbox.at(-1);
+  if (session !== drawn || (sent && sent !== spoken)) following = true; // who has just spoken wants to see the answer
+  [drawn, spoken] = [session, sent ?? spoken];
   const entries = session === null ? state.outbox.filter((sent) => sent.session === null).map(sentEntry) : timeline();
   keyed(byId("timeline"), entries);
   byId("timeline").ariaBusy = entries.some(({ key }) => key.startsWith("preview:"));
