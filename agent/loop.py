@@ -179,6 +179,7 @@ async def drive(
         instructions=instructions,
         toolsets=[_Kept(toolset, steps, progress)],
         retries={"tools": TOOL_RETRIES, "output": 0},
+        model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
     messages = [*progress.history, *(progress.turn or [opening])]
     async with agent.iter(None, message_history=messages) as run:

@@ -60,6 +60,7 @@ class Outrider:
             stack.push_async_callback(db.close)
             store = await Store.open(self.settings.knowledge_path)
             stack.push_async_callback(store.close)
+            await stack.enter_async_context(self._model)
             await documents.take_in_own_docs(store, db.now())
             self.house = House(self.settings, db, store, Registry(), Credentials())
             self.app = self._stack()

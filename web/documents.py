@@ -20,7 +20,7 @@ log = logging.getLogger("outrider.documents")
 
 SOURCE_TYPE = "document"
 OWN_DOCS = "outrider docs"
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent  # docs/ and the README are part of the package, by links
 MAX_NAME = 500
 MAX_TEXT = 4_000_000
 
@@ -81,9 +81,9 @@ async def take_in_own_docs(store: Store, now: int) -> int:
     """At the first start, with an empty store: the README and the pages of docs/, shared. Returns how many."""
     if (await store.counts()).documents:
         return 0
-    pages = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.is_file()]
+    pages = [page for page in (HERE / "README.md", *sorted((HERE / "docs").glob("*.md"))) if page.is_file()]
     for page in pages:
-        name = str(page.relative_to(ROOT))
+        name = str(page.relative_to(HERE))
         await store.put(_document(None, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
     return len(pages)
 
