@@ -52,6 +52,7 @@ class Tx:
         self.now = now
         self.limits = limits
         self.callbacks: list[Callable[[], None]] = []
+        self.topics: set[str] = set()
 
     def q(self, sql: str, **params: Any) -> list[Row]:
         """All rows of a statement. Never a cursor: an open `returning` would make the commit fail."""
@@ -76,8 +77,8 @@ class Tx:
         self.callbacks.append(partial(callback, *args, **kwargs))
 
     def ring(self, topic: str) -> None:
-        """Wake those who wait for `topic`, after the commit."""
-        self.after_commit(self._bell.ring, topic)
+        """Wake those who listen for `topic`, after the commit."""
+        self.topics.add(topic)
 
 
 @dataclass
@@ -89,6 +90,7 @@ class _Call:
     result: Any = None
     error: BaseException | None = None
     callbacks: list[Callable[[], None]] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
 
     def run(self, tx: Tx) -> None:
         try:
@@ -99,13 +101,20 @@ class _Call:
         except BaseException as error:  # noqa: BLE001 - handed to the caller, whose future it is
             self.error = error
         else:
-            self.callbacks = tx.callbacks
+            self.callbacks, self.topics = tx.callbacks, tx.topics
+
+    def fail(self, error: BaseException) -> None:
+        """The commit failed: nothing that the function said is true."""
+        self.forget()
+        self.error = error
+
+    def forget(self) -> None:
+        self.result, self.error, self.callbacks, self.topics = None, None, [], set()
 
     def answer(self) -> None:
         """On the event loop. A caller that was canceled gets nothing; what it wrote stands all the same."""
-        if self.error is None:
-            for callback in self.callbacks:
-                callback()
+        for callback in self.callbacks:
+            callback()
         if self.future.done():
             return
         if self.error is None:
@@ -202,6 +211,8 @@ class Database:
         if self._draining and self._writer is not None:
             loop = asyncio.get_running_loop()
             self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, loop)))
+        for topic in set().union(*(call.topics for call in calls)):
+            self.bell.ring(topic)
         for call in calls:
             call.answer()
 
@@ -231,7 +242,7 @@ class Database:
                 if call.error is not None:
                     raise call.error
         except BaseException as error:  # noqa: BLE001 - handed to the caller
-            call.error = error
+            call.fail(error)
 
     async def _watch_others(self) -> None:
         """Another process's commit is heard of by looking: nothing else tells of it."""
@@ -246,7 +257,7 @@ class Database:
 
 def _forget(calls: list[_Call]) -> bool:
     for call in calls:
-        call.result, call.error, call.callbacks = None, None, []
+        call.forget()
     return False
 
 

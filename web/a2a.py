@@ -21,7 +21,7 @@ from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.journal import View
 from background.tasks import Accepted, Incoming
-from web import a2a_card, a2a_requests, a2a_views
+from web import a2a_card, a2a_message, a2a_requests, a2a_views
 from web.a2a_errors import A2AError, RpcId, headers, http_status, internal, invalid, to_jsonrpc
 from web.a2a_fields import Limits
 from web.a2a_requests import SendRequest, TaskRequest
@@ -139,7 +139,7 @@ class Edge:
                 session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
                 message_id=asked.message_id,
                 fingerprint=asked.fingerprint,
-                text=asked.text,
+                text=a2a_message.in_words(asked.message),
                 content=asked.message,
                 profile="chat" if ours else asked.skill,
                 origin=caller.origin,

@@ -46,6 +46,20 @@ def text_of(message: dict[str, Any], limits: Limits) -> str:
     return joined
 
 
+def in_words(message: dict[str, Any]) -> str:
+    """A checked message as a model reads it: its text, structured data as JSON, of other parts their name and type."""
+    return "\n\n".join(_in_words(part) for part in message["parts"])
+
+
+def _in_words(part: dict[str, Any]) -> str:
+    if "text" in part:
+        return part["text"]
+    if "data" in part:
+        return canonical(part["data"])
+    told = [part.get("filename"), part.get("mediaType"), part.get("url")]
+    return f"[a file: {', '.join(filter(None, told)) or 'without a name'}]"
+
+
 def skill_of(message: dict[str, Any], limits: Limits) -> str:
     """The profile that a checked message asks for. A2AError -32602 for one that is not enabled."""
     skill = message.get("metadata", {}).get("skill")

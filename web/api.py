@@ -3,6 +3,7 @@
 One table turns faults into statuses; exception texts never go out. Everything is read and changed as the caller.
 """
 
+import asyncio
 import json
 import logging
 import secrets
@@ -27,7 +28,7 @@ from web.a2a_errors import A2AError
 from web.a2a_message import fingerprint
 from web.access import Caller, caller_of, is_reserved, is_session_id
 from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
-from web.console import render
+from web.console import HEADERS, render
 from web.house import House
 from web.paging import bad, choice, decode_cursor, encode_cursor, flag, number
 
@@ -211,7 +212,7 @@ async def get_report(call: Call) -> Response:
     if not report:
         raise Fault("not_found", f"The job is {job.status} and has no report.", status=job.status)
     if flag(call.query, "html"):
-        return HTMLResponse(render(report))
+        return HTMLResponse(await asyncio.to_thread(render, report), headers=HEADERS)
     name = f'attachment; filename="{job.id}.md"'
     headers = {"Content-Disposition": name} if flag(call.query, "download") else {}
     return Response(
