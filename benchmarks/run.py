@@ -8,12 +8,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import echo
+from benchmarks import echo, growth, idle, reports, road
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
 
 FIGURES: list[Callable[[Bench], Iterator[Figure]]] = [
     echo.blocking_messages,
+    road.spawn,
+    road.settled_to_nudge,
+    growth.much_stored,
+    growth.crowded_lane,
+    idle.idle_server,
+    reports.index_and_search,
 ]
 
 
