@@ -768,23 +768,36 @@ def test_pieces_of_other_turns_are_not_the_answer(fake: Fake, run: Callable[...,
     assert run("chat", "hi").stdout == "yours\n"
 
 
-@pytest.mark.parametrize("dead", [False, True], ids=["cut", "reset"])
-def test_a_lost_stream_loses_nothing_of_the_answer(fake: Fake, run: Callable[..., Result], dead: bool) -> None:
+@pytest.mark.parametrize("gap", ["cut", "reset"])
+def test_a_lost_stream_loses_nothing_of_the_answer(fake: Fake, run: Callable[..., Result], gap: str) -> None:
+    """The pieces after a gap do not join those before it: the rest is printed once, in the end."""
+
     async def turn(server: Fake, task: str) -> None:
         server.delta(task, "One ")
-        if dead:
-            server.emit("reset")
-        else:
+        if gap == "cut":
             server.cut()
-        server.delta(task, "two ")  # while nobody listens
-        await server.heard()
+            server.delta(task, "two ")  # while nobody listens
+            await server.heard()
+        else:
+            server.emit("reset")
+        await server.until(lambda: server.asked("GET", "/api/sessions/s/messages"))
         server.delta(task, "three")
         server.finish(task, "One two three")
 
     fake.turn = turn
     result = run("chat", "hi")
     assert (result.stdout, result.exit_code) == ("One two three\n", 0)
-    assert "another" not in result.stderr
+    assert result.stderr == "session s\n"
+
+
+def test_a_server_that_is_away_for_a_moment_is_waited_for(
+    fake: Fake, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = iter([HTMLResponse("starting"), HTMLResponse("starting")])
+    fake.answers["GET /api/sessions/s/messages"] = lambda _: next(away, None)
+    monkeypatch.setattr(cli_chat, "LOOK_S", 0.05)
+    result = run("chat", "hi")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "ok\n", "session s\n")
 
 
 def test_an_end_that_nobody_heard_is_read_from_the_log(
@@ -918,7 +931,8 @@ def test_at_a_terminal_the_jobs_move_and_the_answers_stay(fake: Fake) -> None:
     assert "running" in seen
     assert f"{job(1)['id']} completed: look into 1\r\n" in seen
     assert seen.count("Here is what they found.\r\n") == 1
-    assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l"), "the cursor is hidden for good"
+    for text in (seen, seen.split("Here is what they found.")[0]):  # the table hides the cursor while it moves
+        assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
 def test_jobs_that_a_turn_only_told_of_are_not_called_sent_out(fake: Fake, run: Callable[..., Result]) -> None:
@@ -952,6 +966,7 @@ def test_chat_does_not_wait_for_what_will_never_be_briefed(
     fake.turn = turn
     result = run("chat", "hi")
     assert (result.exit_code, result.stdout) == (0, "out\n")
+    assert "No briefing yet" not in result.stderr
 
 
 def test_chat_does_not_wait_for_ever_where_reports_wait_for_the_next_turn(
@@ -1049,6 +1064,22 @@ def test_a_chat_at_the_prompt_answers_and_briefs_between_its_lines(fake: Fake) -
         assert terminal.ends() == 0
     texts = [body["text"] for body in fake.asked("POST", "/api/sessions/s/messages")]
     assert texts == ["look into it", "half a line"]
+
+
+def test_what_the_users_own_turn_told_is_not_told_again(fake: Fake) -> None:
+    async def turn(server: Fake, task: str) -> None:
+        server.jobs[JOB] = told(1, task, batch_id="task-1") if task == "task-2" else job(1, batch_id=task)
+        server.finish(task, f"the answer of {task}")
+
+    fake.turn = turn
+    with Terminal(fake, "chat") as terminal:
+        for line, shown in {"one": "Sent out 1 job", "two": f"{JOB} completed", "/jobs": JOB}.items():
+            terminal.shows("› ")
+            terminal.type(f"{line}\r")
+            terminal.shows(shown)
+        terminal.type("/quit\r")
+        terminal.ends()
+        assert terminal.seen.count("the answer of task-2") == 1
 
 
 def test_the_prompt_has_commands_of_its_own(fake: Fake) -> None:
