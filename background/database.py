@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -95,9 +95,6 @@ class _Call:
     def run(self, tx: Tx) -> None:
         try:
             self.result = self.function(tx)
-        except StopIteration as error:  # would end the future's own generator and hang its caller
-            self.error = RuntimeError("a transaction function raised StopIteration")
-            self.error.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - handed to the caller, whose future it is
             self.error = error
         else:
@@ -114,7 +111,9 @@ class _Call:
     def answer(self) -> None:
         """On the event loop. A caller that was canceled gets nothing; what it wrote stands all the same."""
         for callback in self.callbacks:
-            callback()
+            self.future.get_loop().call_soon(
+                callback
+            )  # before the caller, and what one raises is not another's trouble
         if self.future.done():
             return
         if self.error is None:
@@ -139,7 +138,9 @@ class Database:
         self.limits = limits
         self.bell = Bell()
         self._calls: deque[_Call] = deque()
-        self._draining = False
+        self._idle = asyncio.Event()  # nobody waits for the writer
+        self._idle.set()
+        self._closing = False
         self._writer: _Connection | None = None
         self._readers: list[_Connection] = []
         self._next_reader: Iterator[_Connection] = iter(())
@@ -159,7 +160,12 @@ class Database:
         return self
 
     async def close(self) -> None:
-        """Close all connections. The writer's thread is no daemon: without this the process does not end."""
+        """Answer whoever waits, refuse whoever comes, and close all connections.
+
+        The writer's thread is no daemon: without this the process does not end.
+        """
+        self._closing = True
+        await self._idle.wait()
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)
@@ -173,24 +179,24 @@ class Database:
         It may run more than once, so it must change nothing but rows. What it raises is raised here, and nothing of
         it is stored; `StorageUnavailable` where the file cannot be written now. Canceling the caller changes nothing.
         """
-        if self._writer is None:
+        if self._writer is None or self._closing:
             raise StorageUnavailable("the registry is closed")
-        call = _Call(lambda tx: function(tx, *args, **kwargs), asyncio.get_running_loop().create_future())
+        call = _Call(lambda tx: _whole(function, tx, *args, **kwargs), asyncio.get_running_loop().create_future())
         self._calls.append(call)
-        if not self._draining:
-            self._draining = True
+        if self._idle.is_set():
+            self._idle.clear()
             self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, call.future.get_loop())))
         return await call.future
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function(tx, …)` on a reader, over one snapshot; it cannot write."""
-        if not self._readers:
+        if not self._readers or self._closing:
             raise StorageUnavailable("the registry is closed")
         tx_now = self.now()
 
         def snapshot(connection: sqlite3.Connection) -> T:
             with _transaction(connection, "begin"):
-                return function(Tx(connection, tx_now, self.limits, self.bell), *args, **kwargs)
+                return _whole(function, Tx(connection, tx_now, self.limits, self.bell), *args, **kwargs)
 
         try:
             return await next(self._next_reader).run(snapshot)
@@ -207,8 +213,9 @@ class Database:
 
     def _answer(self, calls: list[_Call]) -> None:
         """On the event loop: answer, after arranging that those who came meanwhile get their turn."""
-        self._draining = bool(self._calls)
-        if self._draining and self._writer is not None:
+        if not self._calls or self._writer is None:
+            self._idle.set()
+        else:
             loop = asyncio.get_running_loop()
             self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, loop)))
         for topic in set().union(*(call.topics for call in calls)):
@@ -227,9 +234,7 @@ class Database:
                     connection.execute("savepoint call")
                     call.run(Tx(connection, now, self.limits, self.bell))
                     if call.error is not None:
-                        if not connection.in_transaction:  # a full disk takes everybody's savepoints with it
-                            return _forget(calls)
-                        connection.execute("rollback to call")
+                        connection.execute("rollback to call")  # fails where a full disk took all savepoints with it
                     connection.execute("release call")
         except sqlite3.Error:
             return _forget(calls)
@@ -248,11 +253,19 @@ class Database:
         """Another process's commit is heard of by looking: nothing else tells of it."""
         seen = None
         while self._writer is not None:
-            version = await self._writer.run(_data_version)
-            if seen is not None and version != seen:
-                self.bell.ring_all()
-            seen = version
+            with suppress(sqlite3.OperationalError):  # what could not be looked up now is found at the next look
+                version = await self._writer.run(_data_version)
+                if seen is not None and version != seen:
+                    self.bell.ring_all()
+                seen = version
             await asyncio.sleep(FOREIGN_POLL_S)
+
+
+def _whole(function: Callable[Concatenate[Tx, P], T], tx: Tx, *args: P.args, **kwargs: P.kwargs) -> T:
+    try:
+        return function(tx, *args, **kwargs)
+    except StopIteration as error:  # would end the future's own generator and hang its caller
+        raise RuntimeError("a transaction function raised StopIteration") from error
 
 
 def _forget(calls: list[_Call]) -> bool:
@@ -279,8 +292,7 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
     connection.execute(begin)
     try:
         yield
-        if connection.in_transaction:
-            connection.execute("commit")
+        connection.execute("commit")  # fails where the transaction is gone: what was in it is not kept
     finally:
         if connection.in_transaction:
             connection.execute("rollback")
