@@ -1,0 +1,386 @@
+"""Transactions: whole functions that share commits, and callers who are answered after the commit that holds their change."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import aiosqlite
+import pytest
+
+from background import database
+from background.database import Database, Tx
+from background.errors import LeaseLost, StorageUnavailable
+from background.limits import SECOND
+from tests.background.story import listened_to, opened, story, until, value
+from tests.support.clock import Clock
+
+
+def keep(tx: Tx, name: str) -> str:
+    """A row, so small that nobody minds it."""
+    tx.x("insert into workers values (:name, 'here', 1, :now, :now, :now)", name=name, now=tx.now)
+    return f"kept {name}"
+
+
+def keep_and_raise(tx: Tx, name: str, error: BaseException) -> None:
+    keep(tx, name)
+    tx.after_commit(pytest.fail, "it was never committed")
+    raise error
+
+
+def committed(db: Database) -> set[str]:
+    """What a stranger with a connection of his own can read at this moment."""
+    with closing(sqlite3.connect(db.path)) as stranger:
+        return {name for (name,) in stranger.execute("select id from workers")}
+
+
+async def commits(db: Database, *writes: Callable[[], Any]) -> tuple[int, list[Any]]:
+    """What these writes, asked for at one moment, brought or raised; and how many commits they took."""
+    heard: list[str] = []
+    await db.write(lambda tx: tx._connection.set_trace_callback(heard.append))
+    heard.clear()
+    answers = await asyncio.gather(*(write() for write in writes), return_exceptions=True)
+    taken = [sql for sql in heard if sql.lower() == "commit"]
+    await db.write(lambda tx: tx._connection.set_trace_callback(None))
+    return len(taken), answers
+
+
+# -- one transaction
+
+
+@story
+async def test_a_transaction_is_there_for_everybody_once_its_caller_is_answered(db: Database) -> None:
+    assert await db.write(keep, "a") == "kept a"
+    assert committed(db) == {"a"}
+
+
+@story
+async def test_what_a_transaction_raises_is_raised_to_its_caller_and_nothing_of_it_is_kept(db: Database) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await db.write(keep_and_raise, "a", ZeroDivisionError())
+    assert committed(db) == set()
+
+
+@story
+async def test_a_signal_is_raised_to_its_caller_too_and_undoes_the_transaction(db: Database) -> None:
+    with pytest.raises(LeaseLost):
+        await db.write(keep_and_raise, "a", LeaseLost())
+    assert committed(db) == set()
+
+
+@story
+async def test_a_transaction_has_one_time(db: Database, clock: Clock) -> None:
+    def twice(tx: Tx) -> tuple[int, int]:
+        before = tx.now
+        clock.advance(5)
+        return before, tx.now
+
+    before, after = await db.write(twice)
+    assert before == after == clock() - 5 * SECOND
+
+
+@story
+async def test_a_reader_cannot_write(db: Database) -> None:
+    with pytest.raises(StorageUnavailable, match="readonly"):
+        await db.read(keep, "a")
+    assert committed(db) == set()
+
+
+@story
+async def test_a_reader_sees_one_moment_however_much_is_written_meanwhile(db: Database) -> None:
+    began, written = threading.Event(), threading.Event()
+
+    def count_twice(tx: Tx) -> tuple[int, int]:
+        before = tx.value("select count(*) from workers")
+        began.set()
+        assert written.wait(10)
+        return before, tx.value("select count(*) from workers")
+
+    reading = asyncio.create_task(db.read(count_twice))
+    await until(began.is_set)
+    await db.write(keep, "a")
+    written.set()
+    assert await reading == (0, 0)
+    assert await value(db, "select count(*) from workers") == 1
+
+
+@pytest.mark.parametrize("road", ["write", "read"])
+@story
+async def test_stop_iteration_is_an_error_to_its_caller_and_hangs_nobody(db: Database, road: str) -> None:
+    """Given to a future, it would end the future's own generator: a bare `next()` hung its caller for ever."""
+
+    def bare_next(tx: Tx) -> int:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        async with asyncio.timeout(5):
+            await getattr(db, road)(bare_next)
+    assert await db.write(keep, "after") == "kept after"
+
+
+# -- shared commits
+
+
+@story
+async def test_those_who_wait_at_the_same_moment_share_a_commit(db: Database) -> None:
+    count, answers = await commits(db, *(lambda name=f"n{n:02}": db.write(keep, name) for n in range(50)))
+    assert answers == [f"kept n{n:02}" for n in range(50)]
+    assert count < 10
+    assert len(committed(db)) == 50
+
+
+@story
+async def test_one_s_error_is_its_own(db: Database) -> None:
+    def write(number: int) -> Callable[[], Any]:
+        if number % 3:
+            return lambda: db.write(keep, f"n{number}")
+        return lambda: db.write(keep_and_raise, f"n{number}", ZeroDivisionError())
+
+    _, answers = await commits(db, *map(write, range(12)))
+    assert [type(answer).__name__ for answer in answers] == ["ZeroDivisionError", "str", "str"] * 4
+    assert committed(db) == {f"n{number}" for number in range(12) if number % 3}
+
+
+@story
+async def test_each_who_shares_a_commit_finds_it_made_when_answered(db: Database) -> None:
+    async def look_after(name: str) -> bool:
+        await db.write(keep, name)
+        return name in committed(db)
+
+    assert all(await asyncio.gather(*(look_after(f"n{number}") for number in range(20))))
+
+
+@story
+async def test_a_false_waits_for_the_commit_too(db: Database) -> None:
+    """False says that another was first: that must be true for everybody when it is said."""
+
+    def first(tx: Tx) -> bool:
+        return tx.x("insert into workers values ('one', 'here', 1, 1, 1, 1) on conflict do nothing") == 1
+
+    async def attempt() -> tuple[bool, bool]:
+        return await db.write(first), "one" in committed(db)
+
+    told = await asyncio.gather(*(attempt() for _ in range(10)))
+    assert [won for won, _ in told].count(True) == 1
+    assert all(there for _, there in told)
+
+
+@story
+async def test_a_trouble_that_shows_only_at_the_commit_is_the_culprit_s_alone(db: Database) -> None:
+    """A deferred constraint fails the whole shared commit: then each runs again by itself."""
+
+    def orphan(tx: Tx) -> None:
+        tx.x("pragma defer_foreign_keys = on")
+        tx.x("insert into unprojected values ('no such task')")
+        tx.after_commit(pytest.fail, "it was never committed")
+
+    writes = [lambda: db.write(keep, "a"), lambda: db.write(orphan), lambda: db.write(keep, "b")]
+    _, (a, error, b) = await commits(db, *writes)
+    assert (a, b) == ("kept a", "kept b")
+    assert isinstance(error, sqlite3.IntegrityError)
+    assert committed(db) == {"a", "b"}
+    assert await value(db, "select count(*) from unprojected") == 0
+
+
+@story
+async def test_who_takes_everybody_s_savepoints_along_fails_alone(db: Database) -> None:
+    """A full disk can roll the whole transaction back: those before must not be answered as if they were kept."""
+
+    def rolled_back(tx: Tx) -> None:
+        keep(tx, "lost")
+        tx.x("rollback")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    writes = [lambda: db.write(keep, "a"), lambda: db.write(rolled_back), lambda: db.write(keep, "b")]
+    _, (a, error, b) = await commits(db, *writes)
+    assert (a, b) == ("kept a", "kept b")
+    assert isinstance(error, StorageUnavailable)
+    assert committed(db) == {"a", "b"}
+
+
+@story
+async def test_what_runs_again_alone_calls_back_once(db: Database) -> None:
+    called: list[str] = []
+
+    def keep_and_call(tx: Tx, name: str) -> None:
+        keep(tx, name)
+        tx.after_commit(called.append, name)
+
+    def orphan(tx: Tx) -> None:
+        tx.x("pragma defer_foreign_keys = on")
+        tx.x("insert into unprojected values ('no such task')")
+
+    writes = [lambda: db.write(keep_and_call, "a"), lambda: db.write(orphan), lambda: db.write(keep_and_call, "b")]
+    await commits(db, *writes)
+    assert called == ["a", "b"]
+
+
+# -- what happens after the commit
+
+
+@story
+async def test_what_was_to_follow_a_commit_finds_it_made_and_comes_before_the_answer(db: Database) -> None:
+    seen: list[set[str]] = []
+
+    def keep_and_look(tx: Tx) -> None:
+        keep(tx, "a")
+        tx.after_commit(lambda: seen.append(committed(db)))
+
+    await db.write(keep_and_look)
+    assert seen == [{"a"}]
+
+
+@story
+async def test_whoever_listens_hears_of_a_commit_and_not_of_what_was_undone(db: Database) -> None:
+    def ring(tx: Tx, error: BaseException | None) -> None:
+        tx.ring("topic")
+        if error:
+            raise error
+
+    with db.bell.listen("topic") as ear:
+        with pytest.raises(ZeroDivisionError):
+            await db.write(ring, ZeroDivisionError())
+        assert not await ear.wait(0)
+        await db.write(ring, None)
+        assert await ear.wait(0)
+
+
+@story
+async def test_a_caller_who_went_away_changes_nothing_about_the_commit_and_what_follows_it(db: Database) -> None:
+    """Seen elsewhere: a canceled caller's row was committed, and its callback never ran."""
+    called: list[str] = []
+
+    def keep_and_call(tx: Tx) -> None:
+        keep(tx, "a")
+        tx.after_commit(called.append, "a")
+
+    going = asyncio.create_task(db.write(keep_and_call))
+    await asyncio.sleep(0)  # it is asked for, and its caller goes at once
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    await until(lambda: called == ["a"])
+    assert committed(db) == {"a"}
+
+
+@story
+async def test_a_callback_that_breaks_leaves_nobody_without_an_answer(db: Database) -> None:
+    troubles: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
+
+    def keep_and_break(tx: Tx) -> str:
+        tx.after_commit(lambda: 1 / 0)
+        return keep(tx, "a")
+
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(db.write(keep_and_break), db.write(keep, "b"))
+    assert answers == ["kept a", "kept b"]
+    assert [type(trouble["exception"]) for trouble in troubles] == [ZeroDivisionError]
+
+
+# -- opening and closing
+
+
+@story
+async def test_closing_answers_everybody_who_waits(db: Database) -> None:
+    """Each was committed, or is told that the registry is closed; nobody hangs, and nobody is told an untruth."""
+    waiting = [asyncio.create_task(db.write(keep, f"n{number:03}")) for number in range(200)]
+    await asyncio.sleep(0)
+    await db.close()
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+    kept = {f"n{number:03}" for number, answer in enumerate(answers) if isinstance(answer, str)}
+    assert committed(db) == kept
+    assert {type(answer) for answer in answers} <= {str, StorageUnavailable}
+
+
+@story
+async def test_a_closed_registry_says_so(db: Database) -> None:
+    await db.close()
+    for road in (db.write, db.read):
+        with pytest.raises(StorageUnavailable, match="closed"):
+            await road(Tx.value, "select 1")
+
+
+@story
+async def test_another_process_s_commit_is_heard_of(db: Database, clock: Clock) -> None:
+    """By looking ten times a second; no commit of one's own makes such a sound."""
+    assert database.FOREIGN_POLL_S == 0.1
+    async with opened(db.path, clock) as other:
+        with db.bell.listen("whatever") as ear:
+            await db.write(keep, "own")
+            assert not await ear.wait(0.3)
+            await other.write(keep, "foreign")
+            assert await ear.wait(5)
+
+
+@story
+async def test_others_are_still_heard_of_after_the_file_could_not_be_read_for_a_while(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def fails_twice(connection: sqlite3.Connection) -> int:
+        nonlocal looks
+        looks += 1
+        if looks < 3:
+            raise sqlite3.OperationalError("disk I/O error")
+        return connection.execute("pragma data_version").fetchone()[0]
+
+    monkeypatch.setattr(database, "_data_version", fails_twice)
+    await until(lambda: looks > 3)
+    async with opened(db.path, clock) as other:
+        with db.bell.listen("whatever") as ear:
+            await other.write(keep, "foreign")
+            assert await ear.wait(5)
+
+
+# -- what it relies on
+
+
+@story
+async def test_the_ground_that_it_stands_on_in_aiosqlite_is_still_there(db: Database) -> None:
+    """`_execute` runs a function on the connection's thread; `_tx` takes (None, function) for what answers nobody."""
+    connection = aiosqlite.Connection(lambda: sqlite3.connect(db.path), iter_chunk_size=64)
+    await connection
+    try:
+        on_its_thread = await connection._execute(threading.get_ident)
+        assert on_its_thread != threading.get_ident()
+        ran: list[int] = []
+        connection._tx.put_nowait((None, lambda: ran.append(threading.get_ident())))
+        await connection._execute(str)
+        assert ran == [on_its_thread]
+        assert isinstance(connection._conn, sqlite3.Connection)
+    finally:
+        await connection.close()
+
+
+@story
+async def test_each_connection_is_set_up_to_lose_nothing(db: Database) -> None:
+    def settings(tx: Tx) -> dict[str, Any]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "query_only")
+        return {name: tx.value(f"pragma {name}") for name in names}
+
+    full = 2
+    common = {"journal_mode": "wal", "synchronous": full, "foreign_keys": 1, "busy_timeout": 5000}
+    assert await db.write(settings) == {**common, "query_only": 0}
+    for _ in range(database.READERS):
+        assert await db.read(settings) == {**common, "query_only": 1}
+
+
+@story
+async def test_no_statement_leaves_a_cursor_open(db: Database) -> None:
+    """An unread `returning` would make the savepoint's release and the commit fail."""
+
+    def unread(tx: Tx) -> None:
+        keep(tx, "a")
+        keep(tx, "b")
+        with listened_to(tx) as heard:
+            assert tx.value("update workers set pid = 2 returning id") in ("a", "b")
+        assert len(heard) == 1
+
+    _, answers = await commits(db, lambda: db.write(unread), lambda: db.write(keep, "c"))
+    assert answers == [None, "kept c"]
+    assert committed(db) == {"a", "b", "c"}
