@@ -25,7 +25,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POLL_S = 1.0
-SWEEP_S = 5.0
+SWEEP_S = 5.0  # at the longest: with a short lease, as often as it is renewed
 BACKOFF_S = (0.5, 60.0)  # first and longest pause after a handler failed
 JITTER = 0.2
 TURNS = ("turn", "job")  # what a live worker runs; the rest follows from it
@@ -172,7 +172,7 @@ class Worker:
 
     async def _sweep_forever(self) -> None:
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(min(SWEEP_S, self._db.limits.lease / SECOND / 3))
             await self._guarded(self._sweep, None)
 
     async def _sweep(self) -> None:
