@@ -239,8 +239,10 @@ class Chat:
 
     def log(self) -> Messages:
         """All that was said in the session, oldest first."""
-        messages = self.client.pages(f"/api/sessions/{part(self.session)}/messages", "messages")
-        return sorted(messages, key=lambda message: (message["created_at"], message["id"]))
+        pages = self.client.pages(f"/api/sessions/{part(self.session)}/messages", "messages", limit=200)
+        # What is said while the pages are read may push a message onto two of them.
+        once = {message["id"]: message for message in pages}
+        return sorted(once.values(), key=lambda message: (message["created_at"], message["id"]))
 
     def _bear(self, away: Away) -> None:
         """The server may be away for a while; past that its absence is raised."""

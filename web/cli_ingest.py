@@ -38,8 +38,9 @@ class Counts:
     failed: int = 0
 
     def __str__(self) -> str:
-        documents = f"{self.taken} document{'' if self.taken == 1 else 's'} taken ({self.replaced} replaced)"
-        return f"{documents}, {self.chunks} chunks; {self.skipped} skipped, {self.failed} failed"
+        taken = f"{self.taken} document{'' if self.taken == 1 else 's'} taken"
+        replaced = f" ({self.replaced} of them in place of an older one)" if self.replaced else ""
+        return f"{taken}{replaced}, {self.chunks} chunks; {self.skipped} skipped, {self.failed} failed"
 
 
 def ingest(client: Client, paths: Iterable[Path], err: Console) -> Counts:
@@ -87,7 +88,7 @@ def _take(client: Client, file: Path, counts: Counts, say: Say) -> None:
         counts.failed += 1
         return say(f"failed {file}: {problem}")
     counts.taken += 1
-    counts.replaced += bool(answer["replaced"])
+    counts.replaced += bool(answer.get("replaced"))
     counts.chunks += answer["chunks"]
     return None
 

@@ -50,9 +50,8 @@ def when(time: str | None) -> str:
     return line(time)[:19].replace("T", " ") + "Z" if time else "-"
 
 
-def size(count: float | None) -> str:
+def size(count: float) -> str:
     """Bytes for people."""
-    count = count or 0
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}"
@@ -188,8 +187,7 @@ def status_table(status: dict[str, Any]) -> Table:
 def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "state", "live" if status["live"] else "no live worker"
     for worker in status["workers"]:
-        beat = f"{'live' if worker['live'] else 'silent'}, heard {when(worker['beat_at'])}"
-        yield f"worker {worker['id']}", f"{beat}, {worker['host']} pid {worker['pid']}: {' '.join(worker['kinds'])}"
+        yield f"worker {worker['id']}", _worker(worker)
     for kind in status["queue"]:
         oldest = f", oldest due {when(kind['oldest_due_at'])}" if kind["oldest_due_at"] else ""
         counts = f"{kind['queued']} queued, {kind['waiting']} waiting, {kind['running']} running"
@@ -204,6 +202,16 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
 
 
+def _worker(worker: dict[str, Any]) -> str:
+    """Both of its ticks are told: the heartbeat says that it lives, the sweep that it looks after what others left."""
+    swept = f", swept {when(worker['swept_at'])}" if worker.get("swept_at") else ""
+    kinds = f": {' '.join(worker['kinds'])}" if worker.get("kinds") else ""
+    state = "live" if worker["live"] else "silent"
+    return f"{state}, heard {when(worker['beat_at'])}{swept}, {worker['host']} pid {worker['pid']}{kinds}"
+
+
 def _store(store: dict[str, Any]) -> str:
-    counts = "".join(f", {store[name]} {name}" for name in ("documents", "chunks") if name in store)
-    return f"{'open' if store['ok'] else 'BROKEN'}{counts}, {size(store.get('bytes'))}"
+    if not store["ok"]:
+        return "cannot be read"
+    counts = "".join(f"{store[name]} {name}, " for name in ("documents", "chunks") if name in store)
+    return f"{counts}{size(store['bytes'])}"

@@ -253,6 +253,12 @@ def test_text_that_is_no_unicode_is_sent_as_well_as_it_can_be(fake: Fake, run: C
     assert fake.asked("POST", "/api/sessions/s/messages")[0]["text"] == "hi \ufffd"
 
 
+def test_a_text_is_sent_no_longer_than_it_is(fake: Fake, run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("漢" * 1000)
+    run("ingest", str(tmp_path))
+    assert int(fake.headers[0]["content-length"]) < 3500
+
+
 # --- what is shown is clean -----------------------------------------------------------------------------------------
 
 
@@ -492,7 +498,7 @@ def test_ingest_takes_texts_and_says_of_each_other_why_not(
     ]
     assert [body["text"] for body in taken if body["name"].endswith("MARKDOWN")] == ["b ä"]
     assert [body["media_type"] for body in taken[:2]] == ["text/plain", "text/markdown"]
-    assert result.stdout == "4 documents taken (1 replaced), 8 chunks; 7 skipped, 0 failed\n"
+    assert result.stdout == "4 documents taken (1 of them in place of an older one), 8 chunks; 7 skipped, 0 failed\n"
     assert {line.rsplit("/", 1)[1] for line in result.stderr.splitlines()} == {
         ".git: hidden",
         ".hidden.md: hidden",
@@ -517,7 +523,7 @@ def test_ingest_goes_on_after_a_refusal_and_fails_in_the_end(run: Callable[..., 
         (tmp_path / name).write_text("text")
     result = run("ingest", str(tmp_path), str(tmp_path / "nosuch.md"))
     assert result.exit_code == 1
-    assert result.stdout == "1 document taken (0 replaced), 2 chunks; 0 skipped, 2 failed\n"
+    assert result.stdout == "1 document taken, 2 chunks; 0 skipped, 2 failed\n"
     assert "a-refuse.md: This is too much." in result.stderr
     assert "nosuch.md: no such file or folder" in result.stderr
 
@@ -554,7 +560,15 @@ def test_ingest_shows_a_bar_at_a_terminal(fake: Fake, tmp_path: Path) -> None:
 
 
 def status(live: bool = True, **fields: Any) -> dict[str, Any]:
-    worker = {"id": "w1", "host": "here", "pid": 7, "kinds": ["turn", "job"], "started_at": NOW, "beat_at": NOW}
+    worker = {
+        "id": "w1",
+        "host": "here",
+        "pid": 7,
+        "kinds": ["turn", "job"],
+        "started_at": NOW,
+        "beat_at": NOW,
+        "swept_at": NOW,
+    }
     queue = {"kind": "job", "queued": 3, "waiting": 1, "running": 2, "oldest_due_at": NOW}
     return {
         "live": live,
@@ -563,7 +577,8 @@ def status(live: bool = True, **fields: Any) -> dict[str, Any]:
         "undelivered": {"count": 2, "oldest_at": NOW},
         "stores": {
             "registry": {"ok": True, "bytes": 12_345},
-            "knowledge": {"ok": False, "documents": 4, "chunks": 5, "bytes": 6},
+            "knowledge": {"ok": False},
+            "spare": {"ok": True, "documents": 4, "chunks": 5, "bytes": 6},
         },
         "settings": {"auto_resume": True, "model": "offline"},
         "problems": [],
@@ -578,11 +593,12 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
     rows = [" ".join(row.split()) for row in result.stdout.splitlines()]
     assert rows == [
         "state live",
-        "worker w1 live, heard 2026-11-30 12:00:00Z, here pid 7: turn job",
+        "worker w1 live, heard 2026-11-30 12:00:00Z, swept 2026-11-30 12:00:00Z, here pid 7: turn job",
         "queue job 3 queued, 1 waiting, 2 running, oldest due 2026-11-30 12:00:00Z",
         "not told yet 2 jobs since 2026-11-30 12:00:00Z",
-        "store registry open, 12 kB",
-        "store knowledge BROKEN, 4 documents, 5 chunks, 6 B",
+        "store registry 12 kB",
+        "store knowledge cannot be read",
+        "store spare 4 documents, 5 chunks, 6 B",
         "problem No index: reports are delivered without a pointer.",
         "auto_resume true",
         "model offline",
@@ -756,6 +772,20 @@ def test_what_the_log_keeps_is_what_is_read_in_the_end(
     result = run("chat", "hi")
     assert result.stdout == printed
     assert ("another" in result.stderr) == (kept == "Anew")
+
+
+def test_a_log_of_many_pages_is_read_whole_and_each_message_once(fake: Fake, run: Callable[..., Result]) -> None:
+    """What is said between two pages pushes a message from the one onto the other."""
+
+    async def turn(server: Fake, task: str) -> None:
+        server.log(task, "agent", "ok")
+        server.messages.append(dict(server.messages[-1]))
+        server.emit("turn.finished", session="s", task_id=task, state="completed")
+
+    fake.turn, fake.page = turn, 2
+    for number in range(2):
+        fake.log(f"t{number}", "user", "before")
+    assert run("chat", "hi").stdout == "ok\n"
 
 
 def test_pieces_of_other_turns_are_not_the_answer(fake: Fake, run: Callable[..., Result]) -> None:
