@@ -107,9 +107,14 @@ def _of_a2a(refused: A2AError) -> Response:
     return error(refused.kind.http, refused.reason, refused.message, refused.metadata, retry)
 
 
-def _of_store(failed: Exception) -> Response:
+def _of_store(failed: StoreFailed) -> Response:
     log.error("the knowledge store failed", exc_info=failed)
-    return error(503, "KNOWLEDGE_UNAVAILABLE", "The knowledge store cannot be searched now.", None, RETRY_AFTER)
+    return error(503, "KNOWLEDGE_UNAVAILABLE", "The knowledge store cannot be used now.", None, RETRY_AFTER)
+
+
+def _of_storage(failed: StorageUnavailable) -> Response:
+    log.error("the registry cannot be used: %s", failed)
+    return error(503, "STORAGE_UNAVAILABLE", "The registry cannot be used now; try again.", None, RETRY_AFTER)
 
 
 def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -128,8 +133,10 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             return error(400, "INVALID", f"q: {wrong}", {"field": "q"})
         except SearchTimeout:
             return error(503, "SEARCH_TIMEOUT", "The search took too long and was stopped.", None, RETRY_AFTER)
-        except (StoreFailed, StorageUnavailable) as failed:
+        except StoreFailed as failed:
             return _of_store(failed)
+        except StorageUnavailable as failed:
+            return _of_storage(failed)
         except Exception as failed:
             error_id = secrets.token_hex(6)
             log.error("error %s", error_id, exc_info=failed)

@@ -10,11 +10,11 @@ from starlette.routing import BaseRoute, Route
 from background.errors import not_found
 from background.times import rfc3339, rfc3339_or_none
 from knowledge import trust
-from knowledge.backend import Document, Stored
+from knowledge.backend import BadQuery, Document, Stored
 from knowledge.store import Store
 from web.api import Call, door, text
 from web.house import House
-from web.paging import number
+from web.paging import bad, number
 
 log = logging.getLogger("outrider.documents")
 
@@ -36,9 +36,11 @@ async def add(call: Call) -> Response:
 
 
 async def listed(call: Call) -> dict[str, Any]:
-    page = await call.house.knowledge.documents(
-        call.owner, number(call.query, "limit", 50, 1, 200), call.query.get("cursor", ""), source_type=SOURCE_TYPE
-    )
+    limit, cursor = number(call.query, "limit", 50, 1, 200), call.query.get("cursor", "")
+    try:
+        page = await call.house.knowledge.documents(call.owner, limit, cursor, source_type=SOURCE_TYPE)
+    except BadQuery:
+        raise bad("cursor", "one that a page came with") from None
     return {"documents": [_json(stored) for stored in page.documents], "next_cursor": page.next_cursor}
 
 

@@ -1,13 +1,15 @@
 """What a client may ask of a list, read from the query: limits, cursors, flags. A refusal names the field."""
 
 import base64
-import binascii
 import json
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from background.errors import Fault
+from web.bodies import decode
+
+CURSOR_CHARS = 1000
 
 
 def bad(field: str, allowed: str) -> Fault:
@@ -19,9 +21,11 @@ def number(query: QueryParams, field: str, default: int, least: int, most: int) 
     given = query.get(field)
     if given is None:
         return default
-    if not (given.isascii() and given.isdigit()) or not least <= int(given[:12]) <= most:
+    # A number of more digits than the largest has is over it, and Python may refuse to read it at all.
+    digits = given.lstrip("0") or "0"
+    if not (given.isascii() and given.isdigit() and len(digits) <= len(str(most)) and least <= int(digits) <= most):
         raise bad(field, f"a number from {least} to {most}")
-    return int(given)
+    return int(digits)
 
 
 def choice(query: QueryParams, field: str, allowed: tuple[str, ...]) -> str | None:
@@ -49,11 +53,20 @@ def decode_cursor(query: QueryParams, *kinds: type) -> tuple[Any, ...] | None:
     given = query.get("cursor")
     if not given:
         return None
-    try:
-        place = json.loads(base64.b64decode(given, altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError):
-        raise bad("cursor", "one that a page came with") from None
-    shape = isinstance(place, list) and [type(item) for item in place] == list(kinds)
-    if not shape or any(isinstance(item, int) and not -(1 << 62) < item < 1 << 62 for item in place):
+    place = _place(given)
+    if [type(item) for item in place] != list(kinds) or any(
+        isinstance(item, int) and not -(1 << 62) < item < 1 << 62 for item in place
+    ):
         raise bad("cursor", "one that a page came with")
     return tuple(place)
+
+
+def _place(cursor: str) -> list[Any]:
+    """What a cursor holds; nothing for one that no page came with."""
+    if len(cursor) > CURSOR_CHARS:
+        return []
+    try:
+        place = decode(base64.b64decode(cursor, altchars=b"-_", validate=True), nesting=1)
+    except ValueError:  # neither base64 nor JSON, or deeper than a list
+        return []
+    return place if isinstance(place, list) else []
