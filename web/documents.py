@@ -1,4 +1,4 @@
-"""Documents in the knowledge store, by hand: `/api/knowledge/documents`, and the project's own docs at the first start."""
+"""The knowledge store over HTTP: searching it, documents by hand, and the project's own docs at the first start."""
 
 import logging
 from pathlib import Path
@@ -10,19 +10,48 @@ from starlette.routing import BaseRoute, Route
 from background.errors import not_found
 from background.times import rfc3339, rfc3339_or_none
 from knowledge import trust
-from knowledge.backend import BadQuery, Document, Stored
+from knowledge.backend import BadQuery, Document, Hit, Stored
 from knowledge.store import Store
-from web.api import Call, door, text
+from web.door import Call, Json, door, text
 from web.house import House
-from web.paging import bad, number
+from web.paging import bad, choice, number
 
 log = logging.getLogger("outrider.documents")
 
 SOURCE_TYPE = "document"
+SOURCE_TYPES = ("background_report", SOURCE_TYPE)
 OWN_DOCS = "outrider docs"
 HERE = Path(__file__).parent  # docs/ and the README are part of the package, by links
 MAX_NAME = 500
 MAX_TEXT = 4_000_000
+
+
+async def search(call: Call) -> Json:
+    hits = await call.house.knowledge.search(
+        call.query.get("q", ""),
+        call.owner,
+        limit=number(call.query, "limit", 10, 1, 50),
+        session=call.query.get("session"),
+        source_type=choice(call.query, "source_type", SOURCE_TYPES),
+        min_trust=number(call.query, "min_trust", 1, 1, 3),
+    )
+    return {"hits": [hit_json(hit) for hit in hits]}
+
+
+def hit_json(hit: Hit) -> Json:
+    """HIT."""
+    return {
+        "id": hit.id,
+        "heading": hit.heading,
+        "snippet": hit.snippet,
+        "score": hit.score,
+        "source": hit.source,
+        "source_type": hit.source_type,
+        "trust": hit.trust,
+        "trust_label": hit.trust_label,
+        "job_id": hit.job_id,
+        "created_at": rfc3339_or_none(hit.created_at),
+    }
 
 
 async def add(call: Call) -> Response:
@@ -93,6 +122,7 @@ async def take_in_own_docs(store: Store, now: int) -> int:
 def routes(house: House) -> list[BaseRoute]:
     path = "/api/knowledge/documents"
     return [
+        Route("/api/knowledge/search", door(house, search), methods=["GET"]),
         Route(path, door(house, add), methods=["POST"]),
         Route(path, door(house, listed), methods=["GET"]),
         Route(f"{path}/{{id}}", door(house, remove), methods=["DELETE"]),

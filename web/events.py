@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from background import events, sessions
 from background.database import Row, Tx
-from web.api import Call, door
+from web.door import Call, door
 from web.house import House
 from web.paging import bad
 

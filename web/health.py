@@ -14,7 +14,7 @@ from background.database import Row, Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
 from knowledge.backend import StoreFailed
-from web.api import Call, door
+from web.door import Call, door
 from web.house import House
 
 

@@ -1,0 +1,156 @@
+"""Sessions and their log over HTTP: `/api/sessions`. A message is taken like any other, whichever way it comes."""
+
+import json
+import secrets
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from background import jobs, sessions, tasks, terminal
+from background.database import Row, Tx
+from background.errors import Fault, not_found
+from background.results import Result
+from background.tasks import Incoming
+from background.times import rfc3339
+from web.a2a_message import fingerprint
+from web.console import render
+from web.door import Call, Endpoint, Json, door, no_incognito, session_id, text
+from web.house import House
+from web.paging import bad, decode_cursor, encode_cursor, flag, number
+
+MAX_TEXT = 1_000_000  # characters of a message
+
+
+def session_json(row: Row) -> Json:
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "kind": row["kind"],
+        "created_at": rfc3339(row["created_at"]),
+        "updated_at": rfc3339(row["updated_at"]),
+        "running": row["running"],
+        "incognito": False,
+    }
+
+
+async def list_sessions(call: Call) -> Json:
+    limit = number(call.query, "limit", 50, 1, 200)
+    found = await call.db.read(sessions.page, call.owner, limit + 1, decode_cursor(call.query, int, str))
+    page = found[:limit]
+    more = encode_cursor(page[-1]["updated_at"], page[-1]["uid"]) if len(found) > limit else ""
+    return {"sessions": [session_json(row) for row in page], "next_cursor": more}
+
+
+async def make_session(call: Call) -> Response:
+    body = await call.body()
+    no_incognito(body)
+    given = f"s-{secrets.token_hex(8)}" if body.get("id") is None else session_id(body["id"], "id")
+    await call.db.write(sessions.open_session, call.owner, given)
+    return JSONResponse(await call.db.read(_session, call.owner, given), 201)
+
+
+async def get_session(call: Call) -> Json:
+    return await call.db.read(_session, call.owner, call.id)
+
+
+def _session(tx: Tx, owner: str, given: str) -> Json:
+    return session_json(sessions.with_running(tx, sessions.get(tx, owner, given)))
+
+
+async def list_messages(call: Call) -> Json:
+    limit = number(call.query, "limit", 100, 1, 200)
+    # `before` is the number of a message that somebody has; a page's `next_cursor` is the same thing.
+    place = "cursor" if call.query.get("cursor") else "before"
+    before = number(call.query, place, 0, 1, 1 << 40) or None
+    html = bool(flag(call.query, "html"))
+    rows = await call.db.read(
+        lambda tx: sessions.messages(tx, sessions.get(tx, call.owner, call.id).uid, limit + 1, before)
+    )
+    page = rows[-limit:]
+    more = str(page[0]["id"]) if len(rows) > limit else ""
+    return {"messages": [message_json(row, html=html) for row in page], "next_cursor": more}
+
+
+def message_json(row: Row, *, html: bool) -> Json:
+    """MESSAGE; the text of an agent's answer is its task's result."""
+    said = row["text"]
+    if row["artifacts"] is not None:
+        said = Result(json.loads(row["artifacts"]), row["partial"]).text
+    agents = row["kind"] == "agent"
+    shown = {
+        "id": row["id"],
+        "role": row["role"],
+        "kind": row["kind"],
+        "text": said,
+        "task_id": row["task_id"],
+        "state": row["state"],
+        "reason": row["reason"],
+        "detail": row["detail"] if agents else None,
+        "created_at": rfc3339(row["created_at"]),
+        "job_ids": json.loads(row["job_ids"]),
+    }
+    return {**shown, "html": render(said) if agents else None} if html else shown
+
+
+async def post_message(call: Call) -> Response:
+    """A user's message; it makes the session where there is none. It is accepted like any other."""
+    call.house.require_open()
+    body = await call.body()
+    said = text(body, "text", MAX_TEXT, required=True) or ""
+    message_id = text(body, "message_id", 256) or secrets.token_hex(12)
+    task_id = text(body, "task_id", 256) or None
+    skill = text(body, "skill", 64) or None
+    if skill not in (None, *call.house.settings.profiles):
+        raise bad("skill", f"one of {', '.join(call.house.settings.profiles)}")
+    context = session_id(call.id, "session")
+    content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": [{"text": said}]}
+    content |= {"taskId": task_id} if task_id else {}
+    content |= {"metadata": {"skill": skill}} if skill else {}
+    incoming = Incoming(
+        owner=call.owner,
+        session_id=context,
+        message_id=message_id,
+        fingerprint=fingerprint(content),
+        text=said,
+        content=content,
+        profile=skill or "chat",
+        task_id=task_id,
+    )
+    accepted = await call.db.write(tasks.accept, incoming)
+    return JSONResponse({"task_id": accepted.task_id}, 202)
+
+
+async def stop_jobs(call: Call) -> Json:
+    return {"canceled": await call.db.write(_stop_jobs, call.owner, call.id)}
+
+
+def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
+    running = jobs.of_session(tx, sessions.get(tx, owner, given).uid, running=True)
+    return [terminal.cancel_job(tx, job, "user").id for job in running]
+
+
+async def cancel_turn(call: Call) -> Json:
+    return await call.db.write(_cancel_turn, call.owner, call.id, call.request.path_params["task_id"])
+
+
+def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str) -> Json:
+    session = sessions.get(tx, owner, given)
+    task = tasks.find(tx, owner, task_id)
+    if task is None or task.session != session.uid:
+        raise not_found("task")
+    if not terminal.cancel_task(tx, task, "user"):
+        raise Fault("conflict", f"The task is {task.state} already.", state=task.state)
+    return {"task_id": task_id, "state": "canceled"}
+
+
+def routes(house: House) -> list[BaseRoute]:
+    table: list[tuple[str, str, Endpoint]] = [
+        ("GET", "/api/sessions", list_sessions),
+        ("POST", "/api/sessions", make_session),
+        ("GET", "/api/sessions/{id}", get_session),
+        ("GET", "/api/sessions/{id}/messages", list_messages),
+        ("POST", "/api/sessions/{id}/messages", post_message),
+        ("POST", "/api/sessions/{id}/stop", stop_jobs),
+        ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", cancel_turn),
+    ]
+    return [Route(path, door(house, endpoint), methods=[method]) for method, path, endpoint in table]

@@ -1,0 +1,149 @@
+"""The door of `/api`: who asks and with which words, and every error in the one form that the API has.
+
+One table turns faults into statuses; exception texts never go out. It knows no route.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from background.errors import Fault, StorageUnavailable
+from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
+from web.a2a_errors import A2AError
+from web.access import Caller, audit, caller_of, is_reserved, is_session_id
+from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
+from web.house import House
+from web.paging import bad
+
+log = logging.getLogger("outrider.api")
+
+STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "limit": 429, "unavailable": 503}
+RETRY_AFTER = {"Retry-After": "5"}
+NESTING = 32
+Json = dict[str, Any]
+Endpoint = Callable[["Call"], Awaitable[Any]]
+
+
+class TooLarge(Exception):
+    """A body over `BODY_LIMIT` bytes."""
+
+
+class Call:
+    """One request: who asks, with which words."""
+
+    def __init__(self, house: House, request: Request) -> None:
+        self.house = house
+        self.db = house.db
+        self.request = request
+        self.query = request.query_params
+        self.caller: Caller = caller_of(request.scope)
+        self.owner = self.caller.owner
+        self.id: str = request.path_params.get("id", "")
+
+    async def body(self) -> Json:
+        """The JSON object that was sent; an empty body is an empty one."""
+        sent = bytearray()
+        async for piece in self.request.stream():
+            sent += piece
+            if len(sent) > BODY_LIMIT:
+                raise TooLarge
+        try:
+            value = decode(bytes(sent), NESTING) if sent else {}
+        except (NotJson, LongNumber, TooDeep):
+            raise Fault("invalid", "The body must be JSON, not nested deeper than 32 levels.", field="body") from None
+        if not isinstance(value, dict):
+            raise Fault("invalid", "The body must be a JSON object.", field="body")
+        return value
+
+
+def text(body: Json, field: str, most: int, *, required: bool = False) -> str | None:
+    """A text field of a body."""
+    value = body.get(field)
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or (required and not value.strip()):
+        raise bad(field, "must be text and not blank" if required else "must be text")
+    if len(value) > most:
+        raise bad(field, f"at most {most} characters")
+    return value
+
+
+def error(
+    status: int, code: str, message: str, details: Json | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """The one form of an error of `/api`."""
+    return JSONResponse({"error": {"code": code, "message": message, "details": details or {}}}, status, headers)
+
+
+def _of_fault(fault: Fault) -> Response:
+    code = fault.reason or fault.kind.upper()
+    return error(
+        STATUS[fault.kind], code, fault.message, fault.details, RETRY_AFTER if fault.kind == "unavailable" else None
+    )
+
+
+def _of_a2a(refused: A2AError) -> Response:
+    retry = RETRY_AFTER if refused.kind.http == 503 else None
+    return error(refused.kind.http, refused.reason, refused.message, refused.metadata, retry)
+
+
+def _of_store(failed: StoreFailed) -> Response:
+    log.error("the knowledge store failed", exc_info=failed)
+    return error(503, "KNOWLEDGE_UNAVAILABLE", "The knowledge store cannot be used now.", None, RETRY_AFTER)
+
+
+def _of_storage(failed: StorageUnavailable) -> Response:
+    log.error("the registry cannot be used: %s", failed)
+    return error(503, "STORAGE_UNAVAILABLE", "The registry cannot be used now; try again.", None, RETRY_AFTER)
+
+
+def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint with its errors in the API's form."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            answer = await endpoint(Call(house, request))
+        except Fault as fault:
+            return _of_fault(fault)
+        except A2AError as refused:
+            return _of_a2a(refused)
+        except TooLarge:
+            return error(413, "TOO_LARGE", f"The body is larger than {BODY_LIMIT} bytes.")
+        except BadQuery as wrong:
+            return error(400, "INVALID", f"q: {wrong}", {"field": "q"})
+        except SearchTimeout:
+            return error(503, "SEARCH_TIMEOUT", "The search took too long and was stopped.", None, RETRY_AFTER)
+        except StoreFailed as failed:
+            return _of_store(failed)
+        except StorageUnavailable as failed:
+            return _of_storage(failed)
+        except Exception as failed:
+            error_id = secrets.token_hex(6)
+            log.error("error %s", error_id, exc_info=failed)
+            return error(500, "INTERNAL", f"Internal error {error_id}.")
+        return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+    return handle
+
+
+def session_id(given: Any, field: str) -> str:
+    """A session's id as a client may name it."""
+    if not isinstance(given, str) or not is_session_id(given):
+        raise bad(field, "1 to 128 characters out of A-Z a-z 0-9 . _ : -")
+    if is_reserved(given):
+        audit.warning("refused a reserved session id: field=%s", field)
+        raise bad(field, "ids that begin with background: are reserved")
+    return given
+
+
+def no_incognito(body: Json) -> None:
+    """What is asked to be kept nowhere is not taken and then kept all the same."""
+    asked = body.get("incognito")
+    if not isinstance(asked, bool | None):
+        raise bad("incognito", "true or false")
+    if asked:
+        raise Fault("refused", "incognito: this version has no incognito sessions.", field="incognito")
