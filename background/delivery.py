@@ -55,12 +55,14 @@ def waiting(tx: Tx, session: str, *, fired_only: bool) -> list[Row]:
 
 
 def attach(tx: Tx, task_id: str, job_id: str) -> bool:
-    """A turn takes up the job's newest end. False if another turn has it, or it is not pending."""
+    """A turn takes up the job's newest end. False if another turn has it, or it is not pending.
+
+    It need not be ready: a model that reads an end before its report is indexed has its news all the same.
+    """
     return bool(
         tx.x(
             "update deliveries set state = 'attached', task_id = :task, last_error = null where job_id = :job and "
-            f"attempt = (select attempts from jobs where id = :job) and state in {guard(DELIVERY, 'attach')} "
-            "and ready_at is not null",
+            f"attempt = (select attempts from jobs where id = :job) and state in {guard(DELIVERY, 'attach')}",
             task=task_id,
             job=job_id,
         )
