@@ -35,17 +35,24 @@ class Chunk:
 
 def chunks(text: str) -> list[Chunk]:
     """The chunks of a text in order; of an empty text, one empty chunk, so that its heading can be found."""
-    return [piece for section in _joined(_sections(text)) for piece in _cut(text, section)]
+    sections = list(_sections(text))
+    if len(sections) > 1 and len(sections[-1]) < LEAST:
+        last = sections.pop()
+        sections.append(replace(sections.pop(), end=last.end))
+    return [piece for section in sections for piece in _cut(text, section)]
 
 
 def _sections(text: str) -> Iterator[Chunk]:
-    """Spans from heading to heading. A text without headings is one section."""
+    """Spans from heading to heading, but for headings that come too soon after the last: they go on with its span.
+
+    So a short section joins the next one, under whose headings it then stands. Only the last may be short.
+    """
     start, above = 0, []
     for at, level, title in _headings(text):
-        if at > start:
+        if at - start >= LEAST:
             yield Chunk(start, at, _path(above))
+            start = at
         above = [one for one in above if one[0] < level] + [(level, title)]
-        start = at
     yield Chunk(start, len(text), _path(above))
 
 
@@ -78,24 +85,6 @@ def _title(line: str) -> str:
 
 def _path(above: Iterable[tuple[int, str]]) -> str:
     return " › ".join(title for _, title in above)
-
-
-def _joined(sections: Iterable[Chunk]) -> list[Chunk]:
-    """Short sections joined with what follows them; a short last one with what precedes it."""
-    joined: list[Chunk] = []
-    for section in sections:
-        if joined and len(joined[-1]) < LEAST:
-            section = _join(joined.pop(), section)
-        joined.append(section)
-    if len(joined) > 1 and len(joined[-1]) < LEAST:
-        last = joined.pop()
-        joined.append(_join(joined.pop(), last))
-    return joined
-
-
-def _join(one: Chunk, two: Chunk) -> Chunk:
-    """Both as one, under the headings of the longer."""
-    return replace(one, end=two.end, headings=max(one, two, key=len).headings)
 
 
 def _cut(text: str, section: Chunk) -> Iterator[Chunk]:

@@ -66,7 +66,8 @@ def put(db: apsw.Connection, document: Document) -> int:
     """See Backend.put. A key that was superseded stays so: what an old attempt writes late brings nothing back."""
     row: dict[str, Any] = {name: clean(it) if isinstance(it, str) else it for name, it in asdict(document).items()}
     chunks = _chunks(row)  # before the transaction: it takes its time, and needs no lock
-    row |= {"trust": trust.known(row["trust"]), "made_of": row["made_of"] and trust.known(row["made_of"])}
+    row["trust"] = trust.known(row["trust"])
+    row["made_of"] = None if row["made_of"] is None else trust.known(row["made_of"])
     with transaction(db):
         row |= _place(db, row)
         stands = row["superseded_at"] is None

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co So"])  # as in schema.sql
 SNIPPET_CHARS = 600
-_LONGEST_CUT_WORD = 40  # a longer piece at a snippet's edge is text without spaces, and stays
+_CUT_AT_START, _CUT_AT_END = re.compile(r"^\S{0,40}(?=\s)|^.."), re.compile(r"(?<=\s)\S{0,40}$|..$")
 
 Tokenize = Callable[[str], list[tuple[int, int, str]]]  # text → (start, end, stem) of each word, in UTF-8 bytes
 
@@ -118,12 +118,12 @@ def snippet(text: str, stems: frozenset[str], tokenize: Tokenize) -> str:
     start = _window(_places(text, stems, tokenize)) if len(plain) > SNIPPET_CHARS else 0
     start = max(0, min(start, len(plain) - SNIPPET_CHARS))
     end = start + SNIPPET_CHARS
-    words = plain[start:end].split()
-    if words and start and len(words[0]) < _LONGEST_CUT_WORD:
-        words[0] = "…"
-    if words and end < len(plain) and len(words[-1]) < _LONGEST_CUT_WORD:
-        words[-1] = "…"
-    return " ".join(words)
+    inner = plain[start:end]
+    if start:
+        inner = _CUT_AT_START.sub("…", inner, count=1)
+    if end < len(plain):
+        inner = _CUT_AT_END.sub("…", inner, count=1)
+    return " ".join(inner.split())
 
 
 def _places(text: str, stems: frozenset[str], tokenize: Tokenize) -> list[tuple[int, str]]:

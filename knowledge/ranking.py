@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from knowledge import query, trust
-from knowledge.backend import Hit
+from knowledge.backend import Hit, StoreFailed
 from knowledge.connection import rows, transaction
 from knowledge.documents import CHUNK_BITS, document_id
 from knowledge.query import Question, Tokenize
@@ -22,10 +22,12 @@ from knowledge.query import Question, Tokenize
 MOST_TOGETHER = 64  # words; more hardly fit into one chunk, and each costs a cursor
 RAREST = 4
 COMMON = 4_000  # chunks; where a rarer word is there, one in more chunks than this says little and costs much
+MOST_COUNTED = 2_000  # words, the longest ones, of which it is found out how rare they are
 COUNTED = 100_000  # chunks that are counted at most, for all words, to find out which are rare
 WEIGHED = 1_000  # chunks with all words that may come up; their documents are the hits
 LEADING = 200  # documents with the most of the rarest words, that are weighed in full
 LOOKED_THROUGH = 200  # chunks that are read to see whether `C++` stands there, and not just the letter
+LOST = "the knowledge store failed: its index and its rows do not agree"
 
 _SCORE = "-bm25(chunk_index, 4.0, 1.0)"  # a word in the heading counts four times one in the text
 _DOCUMENT = f"cross join document d on d.id = chunk_index.rowid >> {CHUNK_BITS}"
@@ -47,7 +49,7 @@ _LEADING = f"""
 _AMONG = f"""
     select rowid, {_SCORE} as score from chunk_index
     where chunk_index match :match and rowid >> {CHUNK_BITS} in (select value from json_each(:ids)) order by score desc"""
-_CHUNK = "select heading || char(10) || text from chunk where id = ?"
+_KNOWN = "select 1 from chunk_index where chunk_index match ? and rowid = ?"
 _HIT = f"""
     select d.id, d.heading, d.source, d.source_type, d.trust, d.job_id, d.created_at, c.text, c.start
     from chunk c join document d on d.id = c.id >> {CHUNK_BITS} where c.id = ?"""
@@ -84,7 +86,28 @@ def search(db: apsw.Connection, text: str, scope: Scope, limit: int) -> list[Hit
     question = query.read(text, tokenize)
     with transaction(db):
         best = _first_of_each(_found(db, question, scope), limit)
+        if not best:
+            _must_answer(db, tokenize)
         return [_hit(db, one, question, tokenize) for one in best]
+
+
+def _must_answer(db: apsw.Connection, tokenize: Tokenize) -> None:
+    """Before "nothing" is said: the index must find a chunk that is known to be there. An emptied one is no answer."""
+    newest = db.execute("select max(id) from document where chunks > 0").get
+    if newest is None:
+        return
+    first = newest << CHUNK_BITS
+    words = query.read(_text(db, first), tokenize).words
+    if words and not rows(db, _KNOWN, (words[0], first)):
+        raise StoreFailed(LOST)
+
+
+def _text(db: apsw.Connection, chunk: int) -> str:
+    """A chunk as it is indexed, with its heading. Raises StoreFailed: what was found, or counted, must be there."""
+    text = db.execute("select heading || char(10) || text from chunk where id = ?", (chunk,)).get
+    if text is None:
+        raise StoreFailed(LOST)
+    return text
 
 
 def _tokenizer(db: apsw.Connection) -> Tokenize:
@@ -111,7 +134,7 @@ def _with_all(db: apsw.Connection, expressions: Iterable[str], scope: Scope, roa
 def _as_typed(db: apsw.Connection, found: Iterator[Found], question: Question) -> Iterator[Found]:
     """The same chunks; of the first of them, those in which it stands sign for sign go before, one road up."""
     looked_at = list(islice(found, LOOKED_THROUGH))
-    typed = {one for one in looked_at if question.stands_in(db.execute(_CHUNK, (one.chunk,)).get)}
+    typed = {one for one in looked_at if question.stands_in(_text(db, one.chunk))}
     yield from (replace(one, score=one.score + 1) for one in looked_at if one in typed)
     yield from (one for one in looked_at if one not in typed)
     yield from found
@@ -123,7 +146,7 @@ def _with_any(db: apsw.Connection, expressions: Iterable[str], scope: Scope) -> 
     Two steps, because weighing costs ten times as much as finding: which documents have most of the words, then the
     weight of the chunks of these.
     """
-    rare = _rarest(db, list(expressions), scope)
+    rare = _rarest(db, expressions, scope)
     if not rare:
         return
     leading = _leading(db, rare, scope)
@@ -142,13 +165,14 @@ def _leading(db: apsw.Connection, rare: dict[str, int], scope: Scope) -> dict[in
     return dict(rows(db, _LEADING % has_word, scope.parameters(**words, **weights)))
 
 
-def _rarest(db: apsw.Connection, expressions: list[str], scope: Scope) -> dict[str, int]:
+def _rarest(db: apsw.Connection, expressions: Iterable[str], scope: Scope) -> dict[str, int]:
     """The rarest of those that are in scope at all, with the number of chunks they are in.
 
     Counting ends at a cap, so that "the" costs no more than others. A word that reaches it is taken only where there
     is no rarer one. (The vocabulary table would read a word's whole list, and knows no phrases.)
     """
-    cap = max(1, min(COMMON, COUNTED // len(expressions)))
+    expressions = sorted(expressions, key=len, reverse=True)[:MOST_COUNTED]
+    cap = min(COMMON, COUNTED // len(expressions))
     counts = {one: db.execute(_COUNT, scope.parameters(match=one, cap=cap)).get for one in expressions}
     rare = {one: int(in_scope) for one, (everywhere, in_scope) in counts.items() if everywhere < cap and in_scope}
     if not rare:
@@ -172,7 +196,10 @@ def _first_of_each(found: Iterable[Found], limit: int) -> list[Found]:
 
 
 def _hit(db: apsw.Connection, found: Found, question: Question, tokenize: Tokenize) -> Hit:
-    ((document, heading, source, source_type, tier, job_id, created_at, text, start),) = rows(db, _HIT, (found.chunk,))
+    row = db.execute(_HIT, (found.chunk,)).get
+    if row is None:
+        raise StoreFailed(LOST)
+    document, heading, source, source_type, tier, job_id, created_at, text, start = row
     return Hit(
         id=document_id(document),
         heading=heading,

@@ -1,0 +1,1 @@
+"""The knowledge store, through its public face, on real files."""
