@@ -151,7 +151,8 @@ class Database:
         await asyncio.to_thread(_prepare, self.path, self.now())
         try:
             self._writer = await _connect(self.path)
-            self._readers = [await _connect(self.path, "pragma query_only=on") for _ in range(READERS)]
+            for _ in range(READERS):  # one by one, so that those that were opened are closed when the next one fails
+                self._readers.append(await _connect(self.path, "pragma query_only=on"))
         except BaseException:
             await self.close()
             raise

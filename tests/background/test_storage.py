@@ -1,0 +1,226 @@
+"""The registry's file: made and brought up by one at a time, refused when it is too new, and usable again after it was full."""
+
+import asyncio
+import itertools
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from background import database
+from background.database import Database, Tx, migrate
+from background.errors import NewerDatabase, StorageUnavailable
+from tests.background.story import everything, opened, story
+from tests.support.clock import Clock
+
+ROOT = Path(__file__).parents[2]
+OPENER = """
+import asyncio, sys
+from pathlib import Path
+from background.database import Database
+
+async def main():
+    print("ready", flush=True)
+    sys.stdin.readline()
+    db = await Database(Path(sys.argv[1])).open()
+    await db.write(lambda tx: tx.x("insert into workers values (:id, 'here', 1, 1, 1, 1)", id=sys.argv[2]))
+    await db.close()
+
+asyncio.run(main())
+"""
+
+
+# -- opening
+
+
+@pytest.fixture
+def openers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that each will open the same file, once they are told to."""
+    command = [sys.executable, "-c", OPENER, str(tmp_path / "data" / "registry.db")]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen([*command, f"p{number}"], cwd=ROOT, **pipes) for number in range(4)]
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_processes_that_open_a_fresh_folder_at_once_are_all_right(
+    openers: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Switching to the write-ahead log does not heed the busy timeout: only the lock file orders them."""
+    for process in openers:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+    for process in openers:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    ended = [process.communicate(timeout=30) for process in openers]
+    assert [process.returncode for process in openers] == [0] * len(openers), ended
+    stored = everything(tmp_path / "data" / "registry.db")
+    assert [row[0] for row in stored["workers"]] == ["p0", "p1", "p2", "p3"]
+    assert len(stored["migrations"]) == len(list(database.MIGRATIONS.glob("*.sql")))
+
+
+@story
+async def test_opening_again_changes_nothing(db: Database, clock: Clock) -> None:
+    before = everything(db.path)
+    await db.close()
+    clock.advance(60)
+    async with opened(db.path, clock):
+        assert everything(db.path) == before
+
+
+@story
+async def test_only_their_owner_reads_the_files(db: Database) -> None:
+    await db.write(Tx.x, "insert into workers values ('w', 'here', 1, 1, 1, 1)")
+    for suffix in ("", "-wal", "-shm"):
+        mode = stat.S_IMODE(Path(f"{db.path}{suffix}").stat().st_mode)
+        assert mode & 0o077 == 0, f"{suffix} has mode {mode:o}"
+
+
+def test_a_folder_that_is_made_is_its_owner_s_alone(tmp_path: Path, clock: Clock) -> None:
+    async def story() -> None:
+        async with opened(tmp_path / "new" / "registry.db", clock):
+            assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+    asyncio.run(story())
+
+
+@story
+async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(db: Database, clock: Clock) -> None:
+    await db.write(Tx.x, "insert into migrations values (99, '0099_later', 1)")
+    await db.close()
+    before = everything(db.path)
+    with pytest.raises(NewerDatabase, match=r"newer version \(schema 99; this one knows \d+\)"):
+        await Database(db.path, clock).open()
+    assert everything(db.path) == before
+
+
+@pytest.mark.parametrize("failing", range(5), ids=["preparing", "writer", "reader 1", "reader 2", "reader 3"])
+def test_what_cannot_be_opened_leaves_no_thread_behind(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The threads of connections are no daemons: one that is left would keep the process from ending."""
+    opens = itertools.count()
+    real = database._open
+
+    def fails_once(*args: Any) -> sqlite3.Connection:
+        if next(opens) == failing:
+            raise sqlite3.OperationalError("unable to open database file")
+        return real(*args)
+
+    monkeypatch.setattr(database, "_open", fails_once)
+    before = set(threading.enumerate())
+
+    async def story() -> None:
+        with pytest.raises(sqlite3.OperationalError):
+            await Database(tmp_path / "registry.db", clock).open()
+
+    asyncio.run(story())
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+# -- migrations
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "bare.db", isolation_level=None)) as connection:
+        yield connection
+
+
+def tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("select name from sqlite_master where type = 'table' order by name")]
+
+
+FIRST = "create table migrations (number integer primary key, name text, applied_at integer);\ncreate table a (x);"
+
+
+def test_migrations_run_in_order_each_once(bare: sqlite3.Connection, tmp_path: Path) -> None:
+    tmp_path.joinpath("0001_first.sql").write_text(FIRST)
+    migrate(bare, 5, tmp_path)
+    tmp_path.joinpath("0003_third.sql").write_text("insert into a select x + 1 from a;")
+    tmp_path.joinpath("0002_second.sql").write_text("insert into a values (1); -- one; and a remark\n")
+    migrate(bare, 6, tmp_path)
+    migrate(bare, 7, tmp_path)
+    assert bare.execute("select x from a").fetchall() == [(1,), (2,)]
+    recorded = bare.execute("select * from migrations").fetchall()
+    assert recorded == [(1, "0001_first", 5), (2, "0002_second", 6), (3, "0003_third", 6)]
+
+
+def test_a_migration_that_fails_is_undone_whole_and_tried_again_at_the_next_start(
+    bare: sqlite3.Connection, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("0001_first.sql").write_text(FIRST)
+    second = tmp_path / "0002_second.sql"
+    second.write_text("create table b (x); insert into no_such_table values (1);")
+    with pytest.raises(sqlite3.OperationalError, match="no_such_table"):
+        migrate(bare, 5, tmp_path)
+    assert tables(bare) == ["a", "migrations"]
+    second.write_text("create table b (x);")
+    migrate(bare, 6, tmp_path)
+    assert tables(bare) == ["a", "b", "migrations"]
+
+
+# -- where nothing can be written
+
+
+def fill(tx: Tx, name: str, size: int) -> str:
+    """A row of about `size` bytes."""
+    tx.x("insert into workers values (:id, :host, 1, 1, 1, 1)", id=name, host="x" * size)
+    return name
+
+
+def no_room(tx: Tx) -> None:
+    """From now on the file may not grow by more than a few pages, as on a full disk."""
+    tx.x(f"pragma max_page_count = {tx.value('pragma page_count') + 3}")
+
+
+def room_again(tx: Tx) -> None:
+    tx.x("pragma max_page_count = 1000000")
+
+
+@story
+async def test_a_full_disk_is_told_to_those_whose_change_does_not_fit(db: Database) -> None:
+    await db.write(no_room)
+    writes = [db.write(fill, "small", 10), db.write(fill, "large", 100_000), db.write(fill, "little", 10)]
+    small, large, little = await asyncio.gather(*writes, return_exceptions=True)
+    assert (small, little) == ("small", "little")
+    assert isinstance(large, StorageUnavailable)
+    assert "full" in str(large)
+    assert [row[0] for row in everything(db.path)["workers"]] == ["little", "small"]
+
+
+@story
+async def test_what_is_stored_can_be_read_while_the_disk_is_full_and_written_once_there_is_room(db: Database) -> None:
+    await db.write(fill, "before", 10)
+    await db.write(no_room)
+    with pytest.raises(StorageUnavailable):
+        await db.write(fill, "large", 100_000)
+    assert await db.read(Tx.value, "select id from workers") == "before"
+    await db.write(room_again)
+    assert await db.write(fill, "large", 100_000) == "large"
+
+
+@story
+async def test_a_file_that_another_holds_too_long_is_unavailable_and_then_free_again(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await db.write(Tx.x, "pragma busy_timeout = 20")
+    with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        answers = await asyncio.gather(*(db.write(fill, name, 1) for name in "abc"), return_exceptions=True)
+        assert {type(answer) for answer in answers} == {StorageUnavailable}
+        assert "locked" in str(answers[0])
+        other.execute("rollback")
+    assert await db.write(fill, "a", 1) == "a"
