@@ -15,6 +15,8 @@ from background.sessions import Session
 from background.tasks import Task
 from background.times import rfc3339
 
+CHAT = "chat"  # the profile that a model answers
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -26,7 +28,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn as it begins, or as it goes on: `texts` are what its model is given, `stored` its checkpoints."""
+    """A turn as it begins, or as it goes on: `texts` are what its model is given, `stored` its checkpoints.
+
+    `content` is the protocol message, for a profile that has no model.
+    """
 
     task: Task
     session: Session
@@ -35,34 +40,40 @@ class Turn:
     stored: dict[str, str]
     past: list[Row]
     job: jobs.Job | None
-    nothing_to_tell: bool
+
+    @property
+    def nothing_to_tell(self) -> bool:
+        """A nudge whose jobs were told meanwhile."""
+        return self.task.profile == CHAT and not self.texts
 
 
 def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
     """Begin the run's task, or go on with it, with the input that it has once and for all. Raises `LeaseLost`."""
-    task, _ = tasks.begin(tx, run)
-    stored = tasks.checkpoints(tx, task.id)
+    task, fresh = tasks.begin(tx, run)
+    session = sessions.by_uid(tx, task.session)
+    if task.profile != CHAT:
+        (content,) = sessions.history(tx, task.id, 1)
+        return Turn(task, session, [], content, {}, [], None)
+    stored = {} if fresh else tasks.checkpoints(tx, task.id)
     if "input" not in stored:
         stored["input"] = json.dumps(_input(tx, task, shape), ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
-    texts = json.loads(stored["input"])
-    history = sessions.history(tx, task.id, None)
+    background = task.origin == "background"
     return Turn(
         task=task,
-        session=sessions.by_uid(tx, task.session),
-        texts=texts,
-        content=history[0] if history else {},
+        session=session,
+        texts=json.loads(stored["input"]),
+        content={},
         stored=stored,
-        past=[] if task.origin == "background" else tasks.past_turns(tx, task.session, task.id, past_limit),
-        job=jobs.by_id(tx, task.cause or "") if task.origin == "background" else None,
-        nothing_to_tell=not texts,
+        past=[] if background else tasks.past_turns(tx, task.session, task.id, past_limit),
+        job=jobs.by_id(tx, task.cause or "") if background else None,
     )
 
 
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     """The user-role messages that a turn begins with; none for a nudge that finds nothing to tell."""
     text = sessions.text_of(tx, task.id)
-    if task.origin == "background" or task.profile != "chat":
+    if task.origin == "background":
         return [text]
     nudge = task.origin == "background-resume"
     taken = _attach(tx, task, shape, fired_only=nudge)

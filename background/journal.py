@@ -53,10 +53,14 @@ class Event:
     artifact: dict[str, Any] | None
 
 
-def begin(tx: Tx, task_id: str) -> None:
+def begin(tx: Tx, task_id: str, owner: str, session: str) -> None:
     """A task is accepted: it can be seen from its own commit on."""
-    record(tx, task_id, 1, "submitted")
-    _project(tx, task_id)
+    first = {"task_id": task_id, "state": "submitted", "now": tx.now}
+    tx.x("insert into revisions values (:task_id, 1, :state, :now)", **first)
+    tx.x(
+        "insert into views values (:task_id, :owner, :session, 1, :state, :now)", owner=owner, session=session, **first
+    )
+    _write_events(tx, task_id, 1, "submitted", tx.now)
 
 
 def record(tx: Tx, task_id: str, revision: int, state: str) -> None:
@@ -82,11 +86,10 @@ def project(tx: Tx) -> int:
 
 
 def _project(tx: Tx, task_id: str) -> None:
-    seen = tx.value("select revision from views where task_id = :task_id", task_id=task_id) or 0
     rows = tx.q(
-        "select revision, state, at from revisions where task_id = :task_id and revision > :seen order by revision",
+        "select r.revision, r.state, r.at from revisions r left join views v on v.task_id = r.task_id "
+        "where r.task_id = :task_id and r.revision > coalesce(v.revision, 0) order by r.revision",
         task_id=task_id,
-        seen=seen,
     )
     for row in rows:
         _write_events(tx, task_id, row["revision"], row["state"], row["at"])

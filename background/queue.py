@@ -6,6 +6,7 @@ the attempt number is the fence that keeps out whoever worked before. It decides
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from background.database import Row, Tx
@@ -80,13 +81,15 @@ def claim(tx: Tx, worker: str, kind: str, room: int) -> list[Run]:
     return sorted(map(Run.of, rows), key=lambda run: run.id)
 
 
-def due(tx: Tx, kinds: tuple[str, ...]) -> int | None:
-    """When the next run of these kinds is due, or None when nothing is queued."""
-    times = [
-        tx.value("select due_at from runs where state = 'queued' and kind = :kind order by due_at limit 1", kind=kind)
-        for kind in kinds
-    ]
-    return min((time for time in times if time is not None), default=None)
+def due(tx: Tx, kinds: tuple[str, ...]) -> dict[str, int]:
+    """When the next queued run of each of these kinds is due; a kind with none is left out."""
+    return {row["kind"]: row["due_at"] for row in tx.q(_next_of_each(kinds))} if kinds else {}
+
+
+@lru_cache
+def _next_of_each(kinds: tuple[str, ...]) -> str:
+    one = "select * from (select kind, due_at from runs where state = 'queued' and kind = '{}' order by due_at limit 1)"
+    return " union all ".join(one.format(kind) for kind in kinds)
 
 
 def renew(tx: Tx, worker: str) -> set[tuple[int, int]]:
@@ -210,10 +213,11 @@ def _vacate(tx: Tx, ended: Row | None) -> bool:
     if ended is None:
         return False
     if ended["lane"] is not None:
-        tx.x(
-            f"update runs set state = 'queued' where id = (select min(id) from runs where lane = :lane and ended_at is null) "
+        promoted = tx.x(
+            "update runs set state = 'queued' where id = (select min(id) from runs where lane = :lane and ended_at is null) "
             f"and state in {guard(RUN, 'promote')}",
             lane=ended["lane"],
         )
-    tx.ring("runs")
+        if promoted:
+            tx.ring("runs")
     return True

@@ -98,6 +98,13 @@ def _receipt(tx: Tx, message: Incoming) -> Accepted | None:
     return Accepted(row["task_id"], new=False)
 
 
+def made_by(tx: Tx, owner: str, message_id: str) -> str | None:
+    """The task that a message made, or None where it has not come."""
+    return tx.value(
+        "select task_id from receipts where owner = :owner and message_id = :id", owner=owner, id=message_id
+    )
+
+
 def _refuse_reply(tx: Tx, message: Incoming) -> None:
     """A message to a task: unknown, ended, or one that takes none."""
     task = find(tx, message.owner, message.task_id or "")
@@ -152,7 +159,7 @@ def _create(tx: Tx, message: Incoming) -> str:
     )
     nudge = message.origin == "background-resume"
     sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
-    journal.begin(tx, task_id)
+    journal.begin(tx, task_id, message.owner, session.uid)
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
     )
@@ -188,8 +195,9 @@ def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
         return by_id(tx, run.task_id or ""), False
     task = Task.of(row)
     journal.record(tx, task.id, row["revision"], task.state)
-    jobs.begin(tx, task.id)
-    if task.origin != "background":
+    if task.origin == "background":
+        jobs.begin(tx, task.id)
+    else:
         emit_turn(tx, task, "turn.started")
     return task, True
 

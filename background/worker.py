@@ -10,6 +10,7 @@ import os
 import random
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,6 +29,7 @@ POLL_S = 1.0
 SWEEP_S = 5.0  # at the longest: with a short lease, as often as it is renewed
 BACKOFF_S = (0.5, 60.0)  # first and longest pause after a handler failed
 JITTER = 0.2
+Room = list[tuple[tuple[str, ...], int]]  # kinds that share a pool, and its free slots
 TURNS = ("turn", "job")  # what a live worker runs; the rest follows from it
 
 
@@ -51,6 +53,9 @@ class Worker:
         self._db = db
         self._handlers = handlers
         self._pools = pools
+        self._kinds = {
+            pool: tuple(kind for kind, handler in handlers.items() if handler.pool == pool) for pool in pools
+        }
         self._work: dict[tuple[int, int], tuple[str, asyncio.Task[None]]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._claiming: asyncio.Task[None] | None = None
@@ -104,16 +109,20 @@ class Worker:
             return POLL_S
         return min(POLL_S, max(0.0, (next_due - self._db.now()) / SECOND))
 
-    def _room(self) -> dict[str, int]:
-        """Free slots a kind; a kind whose pool is full is not asked for."""
-        room = dict(self._pools)
-        for kind, _ in self._work.values():
-            room[self._handlers[kind].pool] -= 1
-        return {kind: room[handler.pool] for kind, handler in self._handlers.items() if room[handler.pool] > 0}
+    def _room(self) -> Room:
+        """The kinds that there are free slots for, and how many, pool by pool."""
+        taken = Counter(self._handlers[kind].pool for kind, _ in self._work.values())
+        return [
+            (kinds, self._pools[pool] - taken[pool])
+            for pool, kinds in self._kinds.items()
+            if self._pools[pool] > taken[pool]
+        ]
 
     def _free(self, key: tuple[int, int]) -> None:
-        self._work.pop(key, None)
-        self._db.bell.ring("runs")
+        kind, _ = self._work.pop(key)
+        pool = self._handlers[kind].pool
+        if sum(self._handlers[other].pool == pool for other, _ in self._work.values()) == self._pools[pool] - 1:
+            self._db.bell.ring("runs")  # it was full, so more may be due than was claimed
 
     # -- working
 
@@ -195,9 +204,19 @@ def backoff(tries: int) -> float:
     return min(first * 2 ** (tries - 1), longest) * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-def _claim(tx: Tx, worker: str, room: dict[str, int]) -> tuple[list[Run], int | None]:
-    runs = [run for kind, free in room.items() for run in queue.claim(tx, worker, kind, free)]
-    return runs, queue.due(tx, tuple(room))
+def _claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
+    """Runs that are due, as many as there is room for, and when the next one will be."""
+    asked = tuple(kind for kinds, _ in room for kind in kinds)
+    due = queue.due(tx, asked)
+    runs: list[Run] = []
+    for kinds, free in room:
+        for kind in kinds:
+            if free and due.get(kind, tx.now + 1) <= tx.now:
+                taken = queue.claim(tx, worker, kind, free)
+                free -= len(taken)
+                runs += taken
+    later = queue.due(tx, asked) if runs else due
+    return runs, min((at for at in later.values() if at > tx.now), default=None)
 
 
 def _after_failure(tx: Tx, run: Run, due_at: int, why: str) -> None:

@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -50,6 +50,22 @@ def routes(house: House, version: str) -> list[BaseRoute]:
         return Response(card, media_type="application/json", headers=sent)
 
     return [Route("/a2a", edge.rpc, methods=["POST"]), Route(a2a_card.PATH, agent_card, methods=["GET"])]
+
+
+class Seen(NamedTuple):
+    """A task's view, and the protocol's Task made of it, at one revision."""
+
+    view: View
+    task: Json
+
+
+def see(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
+    """The owner's task. Raises `TASK_NOT_FOUND`, for another's too."""
+    view = journal.view(tx, owner, task_id)
+    if view is None:
+        raise A2AError("TASK_NOT_FOUND")
+    history = None if history_length == 0 else sessions.history(tx, task_id, history_length)
+    return Seen(view, a2a_views.task(view, history))
 
 
 class Edge:
@@ -97,34 +113,33 @@ class Edge:
         asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
         if asked.return_immediately:
             accepted = await self._accept(caller, asked)
-            view = await self._view(caller, accepted.task_id)
+            seen = await self._see(caller, accepted.task_id, asked.history_length)
         else:
             with self._house.waiting.place():
                 accepted = await self._accept(caller, asked)
-                view = await self._until_ended(request, caller, accepted)
-        return {"task": await self._task(view, asked.history_length)}
+                seen = await self._until_ended(request, caller, accepted, asked.history_length)
+        return {"task": seen.task}
 
     async def _send_streaming(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
         asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
         accepted = await self._accept(caller, asked)
-        view = await self._view(caller, accepted.task_id)
-        return self._stream(caller, rpc_id, view, await self._task(view, asked.history_length))
+        return self._stream(caller, rpc_id, await self._see(caller, accepted.task_id, asked.history_length))
 
     async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.get_params(params, self._limits)
-        return await self._task(await self._view(caller, asked.id), asked.history_length)
+        return (await self._see(caller, asked.id, asked.history_length)).task
 
     async def _cancel(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.cancel_params(params, self._limits)
         await self._db.write(cancel, caller.owner, asked.id)
-        return await self._task(await self._ended(caller, asked.id), None)
+        return (await self._ended(caller, asked.id)).task
 
     async def _subscribe(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
         asked: TaskRequest = a2a_requests.subscribe_params(params, self._limits)
-        view = await self._view(caller, asked.id)
-        if view.ended:
+        seen = await self._see(caller, asked.id, None)
+        if seen.view.ended:
             raise A2AError("UNSUPPORTED_OPERATION", "The task has ended; read it with GetTask")
-        return self._stream(caller, rpc_id, view, await self._task(view, None))
+        return self._stream(caller, rpc_id, seen)
 
     # -- what they share
 
@@ -149,49 +164,44 @@ class Edge:
             asked.context_id,
         )
 
-    async def _view(self, caller: Caller, task_id: str) -> View:
-        view = await self._db.read(journal.view, caller.owner, task_id)
-        if view is None:
-            raise A2AError("TASK_NOT_FOUND")
-        return view
+    async def _see(self, caller: Caller, task_id: str, history_length: int | None) -> Seen:
+        return await self._db.read(see, caller.owner, task_id, history_length)
 
-    async def _task(self, view: View, history_length: int | None) -> Json:
-        history = None
-        if history_length != 0:
-            history = await self._db.read(sessions.history, view.task_id, history_length)
-        return a2a_views.task(view, history)
-
-    async def _until_ended(self, request: Request, caller: Caller, accepted: Accepted) -> View:
+    async def _until_ended(
+        self, request: Request, caller: Caller, accepted: Accepted, history_length: int | None
+    ) -> Seen:
         """Wait for the end, until the deadline or until the client is gone; either leaves the task alone."""
-        wait_s = self._house.settings.blocking_wait_s
+        task_id = accepted.task_id
         gone = asyncio.ensure_future(request.receive())
-        with self._db.bell.listen(f"view:{accepted.task_id}") as ear:
+        with self._db.bell.listen(f"view:{task_id}") as ear:
             gone.add_done_callback(lambda _: ear.hear())
             try:
-                async with asyncio.timeout(wait_s):
-                    if accepted.new:
+                async with asyncio.timeout(self._house.settings.blocking_wait_s):
+                    if accepted.new:  # it cannot have ended before anybody has heard of it
                         await ear.wait(LOOK_S)
-                    while not (view := await self._view(caller, accepted.task_id)).ended and not gone.done():
+                    while not (seen := await self._see(caller, task_id, history_length)).view.ended and not gone.done():
                         await ear.wait(LOOK_S)
-                return view
+                return seen
             except TimeoutError:
-                raise A2AError("BLOCKING_DEADLINE_EXCEEDED", metadata={"taskId": accepted.task_id}) from None
+                raise A2AError("BLOCKING_DEADLINE_EXCEEDED", metadata={"taskId": task_id}) from None
             finally:
                 gone.cancel()
 
-    async def _ended(self, caller: Caller, task_id: str) -> View:
-        """The view of a task whose end is committed, once the projector has shown it."""
+    async def _ended(self, caller: Caller, task_id: str) -> Seen:
+        """A task whose end is committed, once the projector has shown it."""
         with self._db.bell.listen(f"view:{task_id}") as ear:
             async with asyncio.timeout(CANCEL_WAIT_S):
-                while not (view := await self._view(caller, task_id)).ended:
+                while not (seen := await self._see(caller, task_id, None)).view.ended:
                     await ear.wait(LOOK_S)
-        return view
+        return seen
 
-    def _stream(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> Response:
+    def _stream(self, caller: Caller, rpc_id: RpcId, seen: Seen) -> Response:
         place = ExitStack()
-        place.enter_context(self._house.streams.place(caller.owner, view.task_id))
+        place.enter_context(self._house.streams.place(caller.owner, seen.view.task_id))
         return StreamingResponse(
-            self._frames(caller, rpc_id, view, task, place), media_type="text/event-stream", headers=SSE_HEADERS
+            self._frames(caller, rpc_id, seen.view, seen.task, place),
+            media_type="text/event-stream",
+            headers=SSE_HEADERS,
         )
 
     async def _frames(

@@ -38,6 +38,7 @@ from web.settings import BadSetting, Settings, auto_resume_now
 log = logging.getLogger("outrider")
 
 VERSION = version("outrider")
+BACKLOG = 2048
 FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
 
 
@@ -229,9 +230,15 @@ class _Server(uvicorn.Server):
 def _listen(settings: Settings) -> socket.socket:
     """The listening socket. Raises `BadSetting` where the address cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # The protocol is named because asyncio turns Nagle's algorithm off only for sockets that say that they are TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
+        return listener
     except OSError as error:
+        listener.close()
         address = f"{settings.host}:{settings.port}"
         raise BadSetting(f"OUTRIDER_PORT: cannot listen on {address}: {error.strerror}; choose a free one") from error
 
