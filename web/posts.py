@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from background import batches, delivery, jobs, queue, sessions, terminal
+from background import batches, delivery, jobs, queue, sessions, tasks, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -139,18 +139,23 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
     """What to post, decided now; None when nothing is to be posted, and then the run is done."""
     queue.fence(tx, run)
     told = _members(tx, run)
-    pending = [job for job in told if job.delivery == "pending"]
     session = sessions.by_uid(tx, told[0].session)
+    again = run.params.get("again")
+    message_id = f"nudge.{again}" if again else f"nudge.{run.params['batch']}.{run.params['generation']}"
+    posted = tasks.made_by(tx, session.owner, message_id)
+    if posted is not None:  # by a worker that ended before it could note it; what it told may be told by now
+        _nudged(tx, run, posted)
+        return None
+    pending = [job for job in told if job.delivery == "pending"]
     reason = _why_not(tx, session, pending, auto_resume, max_unattended)
     if reason is not None:
         delivery.held_up(tx, [job.id for job in pending], reason, tried=False)
         queue.finish(tx, run)
         return None
-    again = run.params.get("again")
     return Plan(
         session=session,
         trigger=told[0].id if again or len(told) == 1 else run.params["batch"],
-        message_id=f"nudge.{again}" if again else f"nudge.{run.params['batch']}.{run.params['generation']}",
+        message_id=message_id,
         text=_text(tx, told, None if again else run.params["batch"]),
         job_ids=[job.id for job in pending],
     )
