@@ -269,7 +269,9 @@ def _answers(stored: Mapping[str, str]) -> list[tuple[int, str]]:
 
 def _lost_blocks(stored: Mapping[str, str], answers: int) -> list[str]:
     """Blocks that were taken up after the last answer that was kept: no stored history has them yet."""
-    return [content for name, content in stored.items() if name.startswith("fold:") and int(name[5:]) >= answers]
+    return [
+        content for name, content in stored.items() if name.startswith("fold:") and int(name.split(":")[1]) >= answers
+    ]
 
 
 @dataclass

@@ -88,7 +88,8 @@ def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
 def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> str | None:
     """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded.
 
-    The block is kept as `fold:number`, for a resumed turn whose history lacks it. None if no nudge waits.
+    The block is kept under the number and the nudge, for a resumed turn whose history lacks it: such a turn stands at
+    the same number again, and may find another nudge there. None if no nudge waits.
     """
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
@@ -98,7 +99,7 @@ def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> str | None:
         return None
     for nudge in nudges:
         terminal.fold(tx, nudge, task)
-    tasks.checkpoint(tx, run, f"fold:{number}", taken.text)
+    tasks.checkpoint(tx, run, f"fold:{number}:{nudges[0].id}", taken.text)
     return taken.text
 
 

@@ -87,7 +87,7 @@ create table results (
 
 create table checkpoints (
     task_id text not null references tasks (id),
-    name text not null,                         -- input, model:N, tool:N:CALL_ID, fold:N; after the end: transcript
+    name text not null,                         -- input, model:N, tool:N:CALL_ID, fold:N:NUDGE; after the end: transcript
     content text not null,
     created_at integer not null,
     primary key (task_id, name)
