@@ -14,8 +14,8 @@ from background.errors import LeaseLost
 from background.states import RUN, guard
 
 SWEEP_LIMIT = 50
-# Time past the lease is nobody's work: a stopped process's, say.
-_SPENT = "spent + case when :now < lease_until then :now - leased_at else lease_until - leased_at end"
+# Time past the lease is nobody's work: a stopped process's, say. Without a lease nothing is added.
+_SPENT = "spent + coalesce(case when :now < lease_until then :now - leased_at else lease_until - leased_at end, 0)"
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,12 @@ def fence(tx: Tx, run: Run) -> None:
 def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = None, counts: bool = True) -> bool:
     """Give a run back to the queue. `counts=False` for a clean hand-back, which is no try."""
     released = tx.x(
-        "update runs set state = 'queued', worker = null, lease_until = null, leased_at = null, due_at = :due_at, "
+        f"update runs set state = 'queued', spent = {_SPENT}, worker = null, lease_until = null, leased_at = null, due_at = :due_at, "
         "tries = tries - :back, last_error = coalesce(:error, last_error) "
         f"where id = :id and attempt = :attempt and state in {guard(RUN, 'release')}",
         id=run.id,
         attempt=run.attempt,
+        now=tx.now,
         due_at=tx.now if due_at is None else due_at,
         back=0 if counts else 1,
         error=error,
@@ -203,8 +204,8 @@ def depth(tx: Tx) -> list[Row]:
 
 
 _END = (
-    "update runs set state = :state, ended_at = :now, worker = null, lease_until = null, "
-    "spent = spent + case when leased_at is null then 0 else :now - leased_at end, leased_at = null where id = :id"
+    f"update runs set state = :state, spent = {_SPENT}, ended_at = :now, worker = null, lease_until = null, "
+    "leased_at = null where id = :id"
 )
 
 
