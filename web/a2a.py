@@ -172,6 +172,7 @@ class Edge:
     ) -> Seen:
         """Wait for the end, until the deadline or until the client is gone; either leaves the task alone."""
         task_id = accepted.task_id
+        began = asyncio.get_running_loop().time()
         gone = asyncio.ensure_future(request.receive())
         with self._db.bell.listen(f"view:{task_id}") as ear:
             gone.add_done_callback(lambda _: ear.hear())
@@ -185,6 +186,7 @@ class Edge:
             except TimeoutError:
                 raise A2AError("BLOCKING_DEADLINE_EXCEEDED", metadata={"taskId": task_id}) from None
             finally:
+                self._house.waits.ended(asyncio.get_running_loop().time() - began if gone.done() else None)
                 gone.cancel()
 
     async def _ended(self, caller: Caller, task_id: str) -> Seen:

@@ -8,11 +8,13 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
@@ -201,11 +203,11 @@ def work(settings: Settings) -> int:
     return _process(settings, lambda: _work(settings))
 
 
-def _process(settings: Settings, main: Callable[[], object]) -> int:
+def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        asyncio.run(main())  # type: ignore[arg-type]
+        uvloop.run(main())
     except (BadSetting, NewerDatabase) as error:
         print(f"outrider: {error}", file=sys.stderr)
         return 2

@@ -60,7 +60,7 @@ async def status(call: Call) -> dict[str, Any]:
         },
         "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},
         "settings": house.settings.model_dump(mode="json"),
-        "problems": problems,
+        "problems": [*problems, *filter(None, [house.waits.warning])],
     }
 
 

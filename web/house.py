@@ -3,9 +3,11 @@
 A value that is handed around; it starts and stops nothing (`web/app.py` does) and knows no route.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 
 from agent.subagents import Registry
 from background.database import Database
@@ -71,11 +73,38 @@ class House:
             self.settings.max_waiting_requests, "WAITING_LIMIT_REACHED", "OUTRIDER_MAX_WAITING_REQUESTS"
         )
         self.streams = Streams(self.settings)
+        self.waits = Waits(self.settings.blocking_wait_s)
 
     def require_open(self) -> None:
         """Raises `WORKER_UNAVAILABLE` once the process is stopping."""
         if self.stopping:
             raise A2AError("WORKER_UNAVAILABLE", STOPPING)
+
+
+class Waits:
+    """How the last blocking sends ended: answered, or cut off by a client or by a proxy between."""
+
+    LOOKED_AT = 20
+    MANY = 5
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._cut_after: deque[float | None] = deque(maxlen=self.LOOKED_AT)
+
+    def ended(self, cut_after_s: float | None) -> None:
+        """One more wait is over; None for one that was not cut off."""
+        self._cut_after.append(cut_after_s)
+
+    @property
+    def warning(self) -> str | None:
+        """What an operator should know of it: a proxy that is less patient than this server shows here."""
+        cut = [seconds for seconds in self._cut_after if seconds is not None]
+        if len(cut) < self.MANY:
+            return None
+        return (
+            f"{len(cut)} of the last {len(self._cut_after)} blocking sends were cut off, half of them within "
+            f"{median(cut):.1f} s: is a proxy's read timeout shorter than OUTRIDER_BLOCKING_WAIT_S ({self._deadline_s:g} s)?"
+        )
 
 
 class Streams:
