@@ -5,7 +5,9 @@ and reads no environment: the providers' own libraries read theirs (OPENAI_API_K
 """
 
 import asyncio
+import logging
 import re
+import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from http import HTTPStatus
 import httpx
 import httpx2
 from pydantic_ai.exceptions import (
+    AgentRunError,
     ModelAPIError,
     ModelConnectionError,
     ModelHTTPError,
@@ -31,6 +34,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.providers import infer_provider_class
 
 from agent.offline import OfflineModel
+
+log = logging.getLogger(__name__)
 
 ALLOWED = (
     "offline, openai:NAME, openai-chat:NAME (any OpenAI-compatible endpoint, its address in OPENAI_BASE_URL), "
@@ -163,7 +168,12 @@ def _message(error: BaseException) -> str:
             return f"the model's answer cannot be used: {_line(error)}"
         case ModelAPIError():
             return f"{error.model_name} failed: {_line(error)}"
-    return f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
+    if isinstance(error, (AgentRunError, *_LOST)):
+        return f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
+    # Neither a provider nor the way to it: a bug somewhere, whose text was written for nobody who chats.
+    error_id = secrets.token_hex(4)
+    log.error("a model call failed, error %s", error_id, exc_info=error)
+    return f"internal error {error_id}"
 
 
 def _status(code: int) -> str:

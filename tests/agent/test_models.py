@@ -1,5 +1,6 @@
 """Models by name, over real HTTP: what a name may be, who answers when one fails, and what a failure is called."""
 
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -278,17 +279,23 @@ def test_a_used_up_limit_of_ours_is_final(endpoint: ScriptedModel, run: Run) -> 
 
 @pytest.mark.parametrize(
     "error",
-    [
-        UnexpectedModelBehavior("no tool of that name"),
-        RunTimedOut("over"),
-        ValueError("a bug"),
-        OSError(28, "no space"),
-    ],
+    [UnexpectedModelBehavior("no tool of that name"), RunTimedOut("over")],
     ids=lambda error: type(error).__name__,
 )
 def test_what_another_try_does_not_change_is_final(error: Exception) -> None:
     told = classify(error)
     assert not told.transient and str(error.args[-1]) in told.message
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), OSError(28, "no space")], ids=lambda error: type(error).__name__
+)
+def test_a73_what_no_provider_said_is_final_and_told_by_an_id_that_the_log_has_too(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = classify(error)
+    assert not told.transient and re.fullmatch("internal error [0-9a-f]{8}", told.message)
+    assert told.message.removeprefix("internal ") in caplog.text and str(error) in caplog.text
 
 
 def test_a_message_is_one_line_of_bounded_length_and_cut_after_masking() -> None:
