@@ -28,6 +28,7 @@ from background.limits import SECOND
 from background.queue import Run
 from background.tasks import Usage
 from background.terminal import Outcome
+from background.times import rfc3339
 from background.worker import backoff
 from knowledge.backend import Backend
 
@@ -90,14 +91,8 @@ class Turns:
             outcome = _failed(progress, "MODEL_FAILED", classify(error).message)
         except UnknownSubagent as error:
             outcome = _failed(progress, "UNKNOWN_SUBAGENT", str(error))
-        except Stalled:
-            outcome = _failed(progress, "STALLED", _stalled(self.bounds.stall_s, progress))
-        except TooManySteps:
-            outcome = _failed(
-                progress, "OUTPUT_LIMIT", f"It made {loop.MAX_STEPS} model calls without coming to an end."
-            )
-        except UnfinishedAnswer as error:
-            outcome = _unfinished(progress, error.cause)
+        except (Stalled, TooManySteps, UnfinishedAnswer) as error:
+            outcome = _failed(progress, *self._cut_short(error, progress))
         except TimeoutError:
             outcome = _failed(progress, "TIMED_OUT", f"It ran longer than {self._limit_s(turn):g} s.")
         else:
@@ -133,6 +128,24 @@ class Turns:
 
     def _limit_s(self, turn: Turn) -> float:
         return self.bounds.job_timeout_s if turn.job else self.bounds.turn_timeout_s
+
+    def _cut_short(self, error: Stalled | TooManySteps | UnfinishedAnswer, progress: Progress) -> tuple[str, str]:
+        """Reason and detail of a turn that the loop gave up."""
+        match error:
+            case Stalled():
+                last = rfc3339(self.db.now() - int(self.bounds.stall_s * SECOND))
+                answers = f"after answer {len(progress.answers)}" if progress.answers else "before its first answer"
+                return (
+                    "STALLED",
+                    f"The model gave no sign of life for {self.bounds.stall_s:g} s, since {last}, {answers}.",
+                )
+            case TooManySteps():
+                return "OUTPUT_LIMIT", f"It made {loop.MAX_STEPS} model calls without coming to an end."
+            case UnfinishedAnswer(cause="length"):
+                return "OUTPUT_LIMIT", "The model's answer was cut off at its length limit."
+            case UnfinishedAnswer(cause="content_filter"):
+                return "MODEL_FAILED", "The model's provider refused to answer (content filter)."
+        return "MODEL_FAILED", "The model's provider ended the answer with an error."
 
     async def _after_failure(self, run: Run, progress: Progress, error: BaseException) -> Outcome:
         """A model call failed: another try, if one may help and there is one left, else the end. Raises `TryAgain`."""
@@ -225,7 +238,7 @@ class Turns:
         except (ModelCallFailed, AgentRunError) as error:
             return _ended_early("MODEL_FAILED", classify(error.__cause__ or error).message, progress)
         except (Stalled, TooManySteps, UnfinishedAnswer) as error:
-            return _ended_early(type(error).__name__, str(error), progress)
+            return _ended_early(*self._cut_short(error, progress), progress)
         return _report(progress.texts) or "NO_REPORT: the subagent ended without a report."
 
 
@@ -272,19 +285,6 @@ def _failed(progress: Progress, reason: str, detail: str) -> Outcome:
     )
 
 
-def _unfinished(progress: Progress, cause: str) -> Outcome:
-    if cause == "length":
-        return _failed(progress, "OUTPUT_LIMIT", "The model's answer was cut off at its length limit.")
-    if cause == "content_filter":
-        return _failed(progress, "MODEL_FAILED", "The model's provider refused to answer (content filter).")
-    return _failed(progress, "MODEL_FAILED", "The model's provider ended the answer with an error.")
-
-
-def _stalled(seconds: float, progress: Progress) -> str:
-    last = f"after answer {len(progress.answers)}" if progress.answers else "before its first answer"
-    return f"The model gave no sign of life for {seconds:g} s, {last}."
-
-
 def _ended_early(reason: str, detail: str, progress: Progress) -> str:
     text = "\n\n".join(progress.texts)
     return f"{reason}: {detail}" + (f"\n\nWhat there was until then:\n\n{text}" if text else "")
@@ -307,7 +307,7 @@ def _history(past: list[Row]) -> list[ModelMessage]:
     history: list[list[ModelMessage]] = []
     room = PAST_CHARS
     for row in reversed(past):
-        if row["transcript"]:
+        if row["transcript"] and row["state"] == "completed":
             room -= len(row["transcript"])
             messages = loop.load(row["transcript"])
         elif row["text"] is not None and row["state"] != "completed":

@@ -209,6 +209,8 @@ def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Sp
 
     Raises a `conflict` fault for a key with another prompt, and a `limit` fault (`QUEUE_LIMIT`) over the queue's bound.
     """
+    if len({key for key, _ in specs}) < len(specs):
+        raise Fault("invalid", "Two jobs of one list have the same key.", field="key")
     found = [_existing(tx, session.owner, key, spec) for key, spec in specs]
     fresh = [pair for pair, job in zip(specs, found, strict=True) if job is None]
     if fresh:

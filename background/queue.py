@@ -5,6 +5,7 @@ the attempt number is the fence that keeps out whoever worked before. It decides
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -92,16 +93,24 @@ def _next_of_each(kinds: tuple[str, ...]) -> str:
     return " union all ".join(one.format(kind) for kind in kinds)
 
 
-def renew(tx: Tx, worker: str) -> set[tuple[int, int]]:
-    """Move on all leases of a worker. Returns what it still holds, as (run, attempt)."""
-    rows = tx.q(
+def renew(tx: Tx, working: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Move on the leases of what is being worked on, given as (run, attempt). Returns those that are still held.
+
+    A run that nobody works on any more is not renewed, whoever took it: its lease runs out.
+    """
+    return {(run_id, attempt) for run_id, attempt in working if _renewed(tx, run_id, attempt)}
+
+
+def _renewed(tx: Tx, run_id: int, attempt: int) -> bool:
+    moved = tx.x(
         f"update runs set spent = {_SPENT}, leased_at = :now, lease_until = :now + :lease "
-        "where worker = :worker and state = 'running' returning id, attempt",
-        worker=worker,
+        "where id = :id and attempt = :attempt and state = 'running'",
+        id=run_id,
+        attempt=attempt,
         now=tx.now,
         lease=tx.limits.lease,
     )
-    return {(row["id"], row["attempt"]) for row in rows}
+    return moved == 1
 
 
 def held(tx: Tx, worker: str) -> set[tuple[int, int]]:
@@ -190,6 +199,17 @@ def expired(tx: Tx) -> list[Row]:
     return tx.q(
         "select * from runs where state = 'running' and lease_until < :now order by lease_until limit :limit",
         now=tx.now,
+        limit=SWEEP_LIMIT,
+    )
+
+
+def given_back(tx: Tx, kind: str, before: int) -> list[Row]:
+    """Queued runs of a kind that had been claimed and were to go on before a time, the oldest first, `SWEEP_LIMIT` at most."""
+    return tx.q(
+        "select * from runs where state = 'queued' and kind = :kind and due_at < :before and attempt > 0 "
+        "order by due_at limit :limit",
+        kind=kind,
+        before=before,
         limit=SWEEP_LIMIT,
     )
 

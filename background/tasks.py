@@ -243,16 +243,22 @@ def checkpoints(tx: Tx, task_id: str) -> dict[str, str]:
     return {row["name"]: row["content"] for row in rows}
 
 
-def keep_transcript(tx: Tx, task_id: str, transcript: str | None) -> None:
-    """At the end one checkpoint stays: the whole turn as the model saw it."""
-    tx.x("delete from checkpoints where task_id = :task", task=task_id)
+def keep_last_checkpoint(tx: Tx, task_id: str, transcript: str | None) -> None:
+    """At the end one checkpoint stays, for whoever looks into it: the whole turn as the model saw it, or the last step."""
     if transcript is not None:
+        tx.x("delete from checkpoints where task_id = :task", task=task_id)
         tx.x(
             "insert into checkpoints (task_id, name, content, created_at) values (:task, 'transcript', :content, :now)",
             task=task_id,
             content=transcript,
             now=tx.now,
         )
+        return
+    tx.x(
+        "delete from checkpoints where task_id = :task and name <> "
+        "(select name from checkpoints where task_id = :task order by created_at desc, name desc limit 1)",
+        task=task_id,
+    )
 
 
 def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Row]:

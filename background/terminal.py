@@ -87,7 +87,7 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome) -> bool:
         return False
     task = Task.of(row)
     results.record(tx, task_id, outcome.artifacts, outcome.partial)
-    tasks.keep_transcript(tx, task_id, outcome.transcript if outcome.state == "completed" else None)
+    tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
     if outcome.usage:
         tasks.spent(tx, task_id, outcome.usage)
     if task.origin == "background":

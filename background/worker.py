@@ -68,9 +68,8 @@ class Worker:
             await self._db.write(_register, self.id)
             await self._sweep()
             self._loops.append(asyncio.create_task(self._sweep_forever()))
-        self._loops += [
-            asyncio.create_task(loop()) for loop in (self._claim_forever, self._renew_forever, self._watch_ends)
-        ]
+        self._claiming = asyncio.create_task(self._claim_forever())
+        self._loops += [asyncio.create_task(loop()) for loop in (self._renew_forever, self._watch_ends)]
 
     async def stop(self, grace_s: float) -> None:
         """Claim nothing more, let work finish within `grace_s` seconds, and hand the rest back to the queue."""
@@ -158,7 +157,8 @@ class Worker:
             await self._guarded(self._renew, None)
 
     async def _renew(self) -> None:
-        self._drop_all_but(await self._db.write(_beat, self.id))
+        working = set(self._work)
+        self._drop(working - await self._db.write(_beat, self.id, working))
 
     async def _watch_ends(self) -> None:
         """What was canceled, here or in another process, is stopped as soon as it is heard of."""
@@ -168,14 +168,12 @@ class Worker:
                 await self._guarded(self._look_for_ends, None)
 
     async def _look_for_ends(self) -> None:
-        known = set(self._work)
-        still = await self._db.read(queue.held, self.id)
-        self._drop_all_but(still | (set(self._work) - known))
+        working = set(self._work)
+        self._drop(working - await self._db.read(queue.held, self.id))
 
-    def _drop_all_but(self, held: set[tuple[int, int]]) -> None:
-        for key, (_, task) in list(self._work.items()):
-            if key not in held:
-                task.cancel()
+    def _drop(self, lost: set[tuple[int, int]]) -> None:
+        for key in lost & set(self._work):
+            self._work[key][1].cancel()
 
     # -- taking over
 
@@ -185,8 +183,10 @@ class Worker:
             await self._guarded(self._sweep, None)
 
     async def _sweep(self) -> None:
-        for note in await self._db.write(sweep, self.id):
-            log.warning(note)
+        await self._renew()  # what works here is not left behind, however long nothing could be written
+        while notes := await self._db.write(sweep, self.id):
+            for note in notes:
+                log.warning(note)
 
     async def _guarded(self, step: Callable[[], Awaitable[T]], otherwise: T) -> T:
         """A loop outlives a storage that cannot be used for a while."""
@@ -234,17 +234,26 @@ def _exhausted(tries: int, why: str) -> Outcome:
 
 
 def sweep(tx: Tx, worker: str) -> list[str]:
-    """Take over runs whose lease has run out. Returns a line for the log for each."""
+    """Take over runs whose lease has run out, and end turns whose last one was too long ago.
+
+    Returns a line for the log for each, of as many as fit into one transaction.
+    """
     tx.x("update workers set swept_at = :now where id = :id", now=tx.now, id=worker)
-    return [_take_over(tx, row) for row in queue.expired(tx)]
+    taken = [_take_over(tx, row) for row in queue.expired(tx)]
+    long_ago = tx.now - tx.limits.resume_max_age
+    return taken + [_interrupt(tx, Run.of(row)) for kind in TURNS for row in queue.given_back(tx, kind, long_ago)]
+
+
+def _interrupt(tx: Tx, run: Run) -> str:
+    detail = "It was interrupted too long ago to be taken up again; a retry runs it anew."
+    terminal.settle_expired(tx, run.id, run.task_id or "", Outcome("failed", reason="INTERRUPTED", detail=detail))
+    return f"run {run.id} ({run.kind}) was interrupted long ago and has been ended"
 
 
 def _take_over(tx: Tx, row: Row) -> str:
     run = Run.of(row)
     if run.kind in TURNS and tx.now - row["lease_until"] > tx.limits.resume_max_age:
-        detail = "It was interrupted too long ago to be taken up again; a retry runs it anew."
-        terminal.settle_expired(tx, run.id, run.task_id or "", Outcome("failed", reason="INTERRUPTED", detail=detail))
-        return f"run {run.id} ({run.kind}) was interrupted long ago and has been ended"
+        return _interrupt(tx, run)
     if run.kind in TURNS and run.tries >= tx.limits.max_attempts:
         outcome = _exhausted(run.tries, "its worker stopped each time")
         terminal.settle_expired(tx, run.id, run.task_id or "", outcome)
@@ -264,9 +273,9 @@ def _register(tx: Tx, worker: str) -> None:
     tx.x("delete from workers where beat_at < :old", old=tx.now - 24 * 3600 * SECOND)
 
 
-def _beat(tx: Tx, worker: str) -> set[tuple[int, int]]:
+def _beat(tx: Tx, worker: str, working: set[tuple[int, int]]) -> set[tuple[int, int]]:
     tx.x("update workers set beat_at = :now where id = :id", now=tx.now, id=worker)
-    return queue.renew(tx, worker)
+    return queue.renew(tx, working)
 
 
 def _deregister(tx: Tx, worker: str) -> None:
