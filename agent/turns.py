@@ -281,7 +281,12 @@ def _report(texts: list[str]) -> str:
 
 def _failed(progress: Progress, reason: str, detail: str) -> Outcome:
     return Outcome(
-        "failed", partial="\n\n".join(progress.texts) or None, reason=reason, detail=detail, usage=progress.usage
+        "failed",
+        partial="\n\n".join(progress.texts) or None,
+        reason=reason,
+        detail=detail,
+        transcript=loop.dump(progress.turn) if progress.turn else None,
+        usage=progress.usage,
     )
 
 

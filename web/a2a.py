@@ -181,6 +181,8 @@ class Edge:
                     if accepted.new:  # it cannot have ended before anybody has heard of it
                         await ear.wait(LOOK_S)
                     while not (seen := await self._see(caller, task_id, history_length)).view.ended and not gone.done():
+                        if self._house.closed:
+                            raise TimeoutError
                         await ear.wait(LOOK_S)
                 return seen
             except TimeoutError:
@@ -221,7 +223,7 @@ class Edge:
                 for entry in entries:
                     yield _frame(rpc_id, a2a_views.event(fresh, entry))
                 view = fresh
-                if not view.ended and loop.time() >= expires:
+                if not view.ended and (self._house.closed or loop.time() >= expires):
                     yield _sse(to_jsonrpc(A2AError("STREAM_EXPIRED"), rpc_id))
                     return
                 if entries:

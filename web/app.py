@@ -82,6 +82,8 @@ class Outrider:
         self.house.stopping = True
         self.house.db.bell.ring_all()
         await self.worker.stop(self.settings.shutdown_grace_s)
+        self.house.closed = True
+        self.house.db.bell.ring_all()
 
     def _stack(self) -> ASGIApp:
         house = self.house

@@ -58,7 +58,8 @@ class Deltas:
 
 @dataclass
 class House:
-    """All that a request may need. `stopping` is set by SIGTERM: from then on nothing new is taken."""
+    """All that a request may need. `stopping` is set by SIGTERM: from then on nothing new is taken;
+    `closed` when the work has been finished or handed back: whoever still waits or watches is told so."""
 
     settings: Settings
     db: Database
@@ -67,6 +68,7 @@ class House:
     credentials: Credentials
     deltas: Deltas = field(default_factory=Deltas)
     stopping: bool = False
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.waiting = Capacity(
