@@ -7,7 +7,7 @@ import { isLive } from "./state.js";
 import { openReport } from "./viewer.js";
 
 const NOTE_CHARS = 120;
-const KICKERS = { partial: "Partial report", failed: "Failed", canceled: "Canceled" };
+const KICKERS = { partial: "Partial report", failed: "Failed" };
 
 const measured = new ResizeObserver((entries) => entries.forEach(({ target }) => measure(target)));
 
@@ -41,9 +41,8 @@ function isShort({ status, partial, excerpt, report_chars: chars }) {
 
 function line(job) {
   const reason = whyEnded(job);
-  const buttons = isLive(job) ? jobButtons(job) : hasReport(job) && openButton(job, "quiet");
   return h("article", { class: "job-line", testid: "job-line", job: job.id, "data-status": job.status, "aria-label": `Background job: ${job.description}`, tabindex: -1 },
-    title(job), h("span", { class: "facts" }, badge(job), clock(job)), buttons,
+    title(job), h("span", { class: "facts" }, badge(job), clock(job)), jobButtons(job)[0],
     reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason));
 }
 
@@ -64,8 +63,8 @@ function excerptOf(job) {
 
 function card(job) {
   const kind = outcome(job);
-  const kicker = KICKERS[kind] ?? (job.deterministic ? "Background deliverable" : "Background report");
-  const reason = whyEnded(job);
+  const named = KICKERS[kind] ?? (job.deterministic ? "Background deliverable" : "Background report");
+  const [kicker, reason] = kind === "canceled" ? [whyEnded(job)] : [named, whyEnded(job)];
   const open = (event) => {
     if (hasReport(job) && !event.target.closest("a, button") && getSelection().isCollapsed) openReport(job.id);
   };

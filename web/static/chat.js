@@ -1,10 +1,10 @@
 // The open conversation: the log, what is being said, and where the background work of each turn stands in it.
 
 import { batchEntry } from "./cards.js";
-import { discard, resend } from "./composer.js";
+import { deliver, discard } from "./composer.js";
 import { byId, h, keyed, once, prose, setText } from "./dom.js";
 import { activity, inWords, plural } from "./format.js";
-import { newestFirst, openTurns, plainState, sessionJobs, state, WAITING } from "./state.js";
+import { byAge, openTurns, plainState, sessionJobs, state, WAITING } from "./state.js";
 import { loadEarlier } from "./sync.js";
 import { press } from "./toast.js";
 
@@ -26,7 +26,7 @@ const MESSAGES = {
     h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
       prose("div", { class: "prose", dir: "auto" }, message.html, message.text)),
   notification: (message) =>
-    quiet("notification", message.job_ids?.length ? `${plural(message.job_ids.length, "report")} taken up` : "Reports taken up"),
+    quiet("notification", `${plural(message.job_ids.length, "job")} reported back`),
   notice: (message) => quiet("notice", message.text),
 };
 
@@ -45,7 +45,7 @@ function endings() {
     if (message.task_id && ["failed", "rejected", "canceled"].includes(plainState(message.state))) last.set(message.task_id, message);
   }
   return [...last.values()].map((message) => {
-    const briefing = state.messages.some(({ task_id: task, kind }) => task === message.task_id && kind !== "user" && kind !== "agent");
+    const briefing = state.messages.some(({ task_id: task, kind }) => task === message.task_id && kind === "nudge");
     const what = briefing ? "The briefing" : "The answer";
     const canceled = plainState(message.state) === "canceled";
     const text = canceled ? `${what} was stopped.` : `${what} failed. ${message.detail || inWords(message.reason)}`;
@@ -65,7 +65,7 @@ function sentEntry(sent) {
       h("div", { class: "bubble", dir: "auto" }, sent.text),
       sent.error
         ? h("p", { role: "alert" }, `Not sent. ${sent.error} `,
-            h("button", { class: "quiet", on: { click: () => resend(sent) } }, "Send again"),
+            h("button", { class: "quiet", on: { click: () => deliver(sent) } }, "Send again"),
             h("button", { class: "quiet", on: { click: () => discard(sent) } }, "Discard"))
         : null);
   return { key: `sent:${sent.id}`, task: sent.task, sig: sent.error ?? "", make };
@@ -97,7 +97,7 @@ function timeline() {
 
 /** The open session's jobs by batch, latest batch first: each is set in above those that came after it. */
 function batches() {
-  const found = Map.groupBy(sessionJobs(state.current).sort(newestFirst).reverse(), (job) => job.batch_id ?? job.id);
+  const found = Map.groupBy(byAge(sessionJobs(state.current)), (job) => job.batch_id ?? job.id);
   return [...found.values()].reverse();
 }
 
@@ -120,6 +120,7 @@ const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeig
 
 function showLatest() {
   byId("latest").hidden = following || nearEnd();
+  scroll.style.overflowAnchor = following ? "none" : "auto"; // the browser's own hold would keep us from the end
 }
 
 /** Goes to a job's card; false where it is not on screen. */

@@ -25,7 +25,8 @@ function submit() {
   deliver(sent);
 }
 
-async function deliver(sent) {
+/** Sends, or sends again. */
+export async function deliver(sent) {
   sent.error = null;
   changed();
   try {
@@ -44,8 +45,6 @@ async function begin(sent) {
   sent.session = (await api.newSession()).id;
   if (here && state.current === null) goTo(sent.session);
 }
-
-export const resend = (sent) => deliver(sent);
 
 export function discard(sent) {
   state.outbox = state.outbox.filter((other) => other !== sent);

@@ -33,12 +33,10 @@ export const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${c
 /** A code of the server's in words; other text stays as it is. */
 export const inWords = (reason) => REASONS[reason] ?? reason ?? "";
 
-/** What goes on in a chat: its running answers and briefings, counted where there are more. */
+/** What goes on in a chat: its running answers and briefings, counted where there are more. Which it is may not be known. */
 export function activity(turns) {
-  const briefings = turns.filter((turn) => turn.briefing).length;
-  const answers = turns.length - briefings;
-  const label = (count, one) => count > 0 && (count > 1 ? `${one} (${count})` : one);
-  return [label(answers, "Answering"), label(briefings, "Briefing")].filter(Boolean).join(", ");
+  const kinds = Map.groupBy(turns, ({ briefing }) => (briefing === undefined ? "Working" : briefing ? "Briefing" : "Answering"));
+  return [...kinds].map(([label, { length }]) => (length > 1 ? `${label} (${length})` : label)).join(", ");
 }
 
 /** What a job is, in one word: a failed job that left a report is its own kind. */

@@ -6,7 +6,7 @@ import { showJob } from "./chat.js";
 import { byId, h, keyed, setText } from "./dom.js";
 import { whyEnded } from "./format.js";
 import { goTo } from "./sessions.js";
-import { addView, changed, findSession, isLive, newestFirst, sessionTitle, state } from "./state.js";
+import { addView, byAge, changed, findSession, isLive, sessionTitle, state } from "./state.js";
 import { loadMore } from "./sync.js";
 import { press, toast } from "./toast.js";
 import { markSeen, unread } from "./unread.js";
@@ -34,11 +34,11 @@ function row(job, session) {
 }
 
 function entry(job) {
-  const session = sessionTitle(findSession(job.session));
+  const session = job.session === state.current ? "This chat" : sessionTitle(findSession(job.session));
   return { key: job.id, sig: session + look(job), make: () => row(job, session) };
 }
 
-const liveFirst = (a, b) => isLive(b) - isLive(a) || newestFirst(a, b);
+const liveFirst = (jobs) => byAge(jobs).reverse().sort((a, b) => isLive(b) - isLive(a));
 
 function drawPill(jobs) {
   const running = jobs.filter((job) => isLive(job) && job.status !== "queued").length;
@@ -60,7 +60,7 @@ function draw() {
   drawPill(jobs);
   byId("panel").hidden = !state.panel;
   document.body.classList.toggle("panel-open", state.panel);
-  keyed(byId("jobs"), state.panel ? jobs.sort(liveFirst).map(entry) : []);
+  keyed(byId("jobs"), state.panel ? liveFirst(jobs).map(entry) : []);
   byId("no-jobs").hidden = jobs.length > 0;
   byId("clear").hidden = jobs.every(isLive);
   byId("more-jobs").hidden = !state.moreJobs;

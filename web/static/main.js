@@ -1,6 +1,6 @@
 // Puts the console together: views in the order they draw, then the first read, then the events.
 
-import { UNREACHABLE } from "./api.js";
+import { explain, UNREACHABLE } from "./api.js";
 import { startChat } from "./chat.js";
 import { startComposer } from "./composer.js";
 import { byId, setText } from "./dom.js";
@@ -13,23 +13,19 @@ import { openUnread } from "./unread.js";
 import { startViewer } from "./viewer.js";
 
 function drawProblem() {
-  const problems = new Set(state.problems.values());
-  if (state.lost) problems.delete(UNREACHABLE);
-  const text = [state.lost && "Connection lost. Trying again…", ...problems].filter(Boolean).join(" ");
+  const errors = [...state.problems.values()];
+  const lost = state.lost && !errors.some(({ status }) => status === 401 || status === 403); // refused is not lost
+  const told = new Set(errors.map(explain));
+  if (state.lost) told.delete(UNREACHABLE);
+  const text = [lost && "Connection lost. Trying again…", ...told].filter(Boolean).join(" ");
   setText(byId("problem"), text);
   byId("problem").hidden = !text;
 }
 
-function tick() {
-  for (const clock of document.querySelectorAll(".clock")) clock.tick?.();
-}
-
 function escape(event) {
   if (event.key !== "Escape" || byId("viewer").open) return;
-  if (document.body.classList.contains("sidebar-open")) {
-    showSidebar(false);
-    byId("open-sidebar").focus();
-  } else if (state.panel) closePanel();
+  if (document.body.classList.contains("sidebar-open")) showSidebar(false, "open-sidebar");
+  else if (state.panel) closePanel();
 }
 
 addView(startSessions());
@@ -40,7 +36,7 @@ addView(drawProblem);
 startViewer();
 document.addEventListener("keydown", escape);
 document.addEventListener("visibilitychange", () => document.hidden || reconcile());
-setInterval(tick, 1000);
+setInterval(() => document.querySelectorAll(".clock").forEach((clock) => clock.tick?.()), 1000);
 changed();
 
 // The list comes first: without a chat in the address the one spoken in last is opened.

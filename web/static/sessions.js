@@ -58,21 +58,17 @@ function draw() {
   setText(byId("title"), state.current === null ? "New chat" : sessionTitle(findSession(state.current)));
 }
 
-export function showSidebar(open) {
+/** On a narrow screen the list lies over the chat; `focused` is the id of what gets the focus then. */
+export function showSidebar(open, focused) {
   document.body.classList.toggle("sidebar-open", open);
   byId("open-sidebar").setAttribute("aria-expanded", open);
+  if (focused) byId(focused).focus();
 }
 
 export function startSessions() {
   addEventListener("hashchange", follow);
-  byId("open-sidebar").addEventListener("click", () => {
-    showSidebar(true);
-    byId("new-chat").focus();
-  });
-  byId("close-sidebar").addEventListener("click", () => {
-    showSidebar(false);
-    byId("open-sidebar").focus();
-  });
+  byId("open-sidebar").addEventListener("click", () => showSidebar(true, "new-chat"));
+  byId("close-sidebar").addEventListener("click", () => showSidebar(false, "open-sidebar"));
   byId("more-sessions").addEventListener("click", () => loadMore("sessions"));
   return draw;
 }

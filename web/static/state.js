@@ -15,7 +15,7 @@ export const state = {
   outbox: [], // sent, and not in the log yet: {session, id, text, task, error, known}
   stopping: new Set(), // tasks whose stop was asked for
   lost: false, // the event stream is down
-  problems: new Map(), // load -> why it failed last, in words
+  problems: new Map(), // load -> the error it failed with last
   panel: false,
 };
 
@@ -46,6 +46,16 @@ export function putJob(job) {
   changed();
 }
 
+/** Takes in a list, newest first: the store holds those of one millisecond in the server's order, oldest first. */
+export function putJobs(listed) {
+  for (const job of listed.toReversed()) {
+    putJob(job);
+    const kept = state.jobs.get(job.id);
+    state.jobs.delete(job.id);
+    state.jobs.set(job.id, kept);
+  }
+}
+
 /** Takes in a session's newest page; earlier pages stay where the two overlap, so that no gap hides between them. */
 export function putNewest(messages, more) {
   const ids = new Set(messages.map((message) => message.id));
@@ -72,15 +82,17 @@ function dropSent() {
 
 export const sessionJobs = (session) => [...state.jobs.values()].filter((job) => job.session === session);
 export const isLive = (job) => !ENDED.has(job.status);
-export const newestFirst = (a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1);
+/** Oldest first; equal times stay as the store holds them. */
+export const byAge = (jobs) => jobs.toSorted((a, b) => (a.created_at > b.created_at) - (a.created_at < b.created_at));
 export const sessionTitle = (session) => session?.title || "Untitled chat";
 export const findSession = (id) => state.sessions.find((session) => session.id === id);
 
-/** The turns that run in a session: what the stream told, or else what the list said. */
+/** The turns that run in a session: what its log says, or the stream told, or else only that the list said so. */
 export function turnsRunning(session) {
   if (state.lost) return [];
-  const told = [...state.turns.values()].filter((turn) => turn.session === session && !turn.finished);
-  return told.length === 0 && findSession(session)?.running ? [{ briefing: false }] : told;
+  const known = session === state.current ? openTurns() : [...state.turns.values()].filter((turn) => turn.session === session);
+  const running = known.filter((turn) => !turn.finished);
+  return running.length === 0 && findSession(session)?.running ? [{}] : running;
 }
 
 export const WAITING = new Set(["queued", "submitted"]);
@@ -95,11 +107,11 @@ export function openTurns() {
   for (const { task_id: task, state: name, kind } of state.messages) {
     if (!task) continue;
     if (!name || OVER.has(plainState(name)) || WAITING.has(plainState(name)) || state.turns.get(task)?.finished) open.delete(task);
-    else open.set(task, { task, briefing: kind === "nudge" || kind === "notification", text: "" });
+    else open.set(task, { task, briefing: kind === "nudge" || Boolean(open.get(task)?.briefing), text: "" });
   }
   for (const [task, turn] of state.turns) {
     if (turn.session !== state.current || hasAnswer(task) || (turn.finished && !turn.text)) continue;
-    open.set(task, { ...turn, task, briefing: turn.briefing || open.get(task)?.briefing });
+    open.set(task, { ...turn, task, briefing: turn.briefing ?? open.get(task)?.briefing });
   }
   return [...open.values()];
 }

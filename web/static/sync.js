@@ -1,7 +1,7 @@
 // Reads the store from the server again. Every load may be asked for at any time, and is true of a moment after the asking.
 
 import * as api from "./api.js";
-import { changed, isLive, newestFirst, putJob, putNewest, sessionJobs, state } from "./state.js";
+import { changed, isLive, putJob, putJobs, putNewest, sessionJobs, state } from "./state.js";
 
 const pages = { sessions: 1, jobs: 1 };
 const CHAT_PAGES = 10;
@@ -21,7 +21,7 @@ function coalesced(load) {
       } while (again);
       state.problems.delete(load);
     } catch (error) {
-      state.problems.set(load, api.explain(error));
+      state.problems.set(load, error);
       if (passing(error) && !state.lost) setTimeout(ask, AGAIN_MS);
     } finally {
       running = null;
@@ -67,17 +67,17 @@ async function readMessages() {
   }
 }
 
-/** All jobs of the open session, with their excerpts as HTML; what the server does not list any more goes. */
+/** All jobs of the open session, dismissed ones too, with their excerpts as HTML; what the server lists no more goes. */
 async function readChatJobs() {
   const id = state.current;
   if (id === null) return;
   const before = sessionJobs(id);
-  const get = (cursor) => api.getJobs({ session: id, html: 1, limit: 200, cursor });
-  const { answers, cursor } = await readPages(CHAT_PAGES, get);
-  const listed = answers.flatMap((answer) => answer.jobs);
+  const get = (dismissed) => readPages(CHAT_PAGES, (cursor) => api.getJobs({ session: id, dismissed, html: 1, limit: 200, cursor }));
+  const lists = [await get(false), await get(true)]; // in this order, so that one dismissed in between is in both
+  const listed = lists.flatMap(({ answers }) => answers.flatMap((answer) => answer.jobs));
   const ids = new Set(listed.map((job) => job.id));
-  if (!cursor) for (const job of before) if (!ids.has(job.id)) state.jobs.delete(job.id);
-  listed.forEach(putJob);
+  if (!lists.some(({ cursor }) => cursor)) for (const job of before) if (!ids.has(job.id)) state.jobs.delete(job.id);
+  putJobs(listed);
 }
 
 /** The panel's jobs: the newest ended ones by page, and all that wait or run, however old. */
@@ -90,10 +90,9 @@ async function readJobs() {
   const paged = recent.answers.flatMap((answer) => answer.jobs);
   const listed = [...paged, ...live.flatMap((answer) => answer.jobs)];
   const ids = new Set(listed.map((job) => job.id));
-  const oldest = paged.toSorted(newestFirst).at(-1);
-  const covered = (job) => isLive(job) || (!job.dismissed && (!recent.cursor || newestFirst(job, oldest) < 0));
+  const covered = (job) => isLive(job) || (!job.dismissed && (!recent.cursor || job.created_at >= paged.at(-1).created_at));
   state.moreJobs = recent.cursor;
-  listed.forEach(putJob);
+  putJobs(listed);
   // What should have been listed and was not has ended, was dismissed elsewhere, or is gone.
   await Promise.all(known.filter((job) => !ids.has(job.id) && covered(job)).slice(0, 50).map(readJob));
 }

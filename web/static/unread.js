@@ -6,21 +6,16 @@ import { changed, isLive, state } from "./state.js";
 const KEY = "outrider.seen";
 let seen = null;
 
-function read() {
+function stored(access) {
   try {
-    return JSON.parse(localStorage.getItem(KEY));
+    return access();
   } catch {
     return seen; // storage is off, or holds what we did not write: the marks last as long as the page
   }
 }
 
-function write() {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(seen));
-  } catch {
-    return; // as above
-  }
-}
+const read = () => stored(() => JSON.parse(localStorage.getItem(KEY)));
+const write = () => stored(() => localStorage.setItem(KEY, JSON.stringify(seen)));
 
 /** To a browser that comes for the first time, everything up to now is old. */
 export function openUnread() {
