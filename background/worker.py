@@ -75,7 +75,7 @@ class Worker:
         """Claim nothing more, let work finish within `grace_s` seconds, and hand the rest back to the queue."""
         self._stopping = True
         self._db.bell.ring("runs")
-        await asyncio.gather(*filter(None, [self._claiming]))
+        await asyncio.gather(*filter(None, [self._claiming]), return_exceptions=True)
         running = [task for _, task in self._work.values()]
         if running:
             await asyncio.wait(running, timeout=grace_s)
