@@ -200,7 +200,7 @@ async def test_a_lease_that_has_run_out_is_found_and_one_that_is_renewed_is_not(
     held = await claimed(db, "held", "alive")
     lost = await claimed(db, "lost", "dead")
     clock.advance(LEASE_S - 1)
-    assert await db.write(queue.renew, "alive") == {(held.id, 1)}
+    assert await db.write(queue.renew, [(held.id, 1)]) == {(held.id, 1)}
     clock.advance(1)
     assert await db.read(queue.expired) == []
     clock.advance(0.001)
@@ -214,6 +214,32 @@ async def test_a_step_forward_renews_the_lease_too(db: Database, clock: Clock) -
     await db.write(queue.progress, run)
     clock.advance(LEASE_S)
     assert await db.read(queue.expired) == []
+
+
+@story
+async def test_only_what_is_still_held_is_renewed(db: Database) -> None:
+    """A lease that has run out is good again while nobody has taken the run over."""
+    ended, passed_on, held = [await claimed(db, key) for key in ("ended", "passed on", "held")]
+    await db.write(queue.finish, ended)
+    await db.write(queue.release, passed_on)
+    (taken,) = await claim(db, worker="another")
+    asked = [(run.id, run.attempt) for run in (ended, passed_on, held)]
+    assert await db.write(queue.renew, asked) == {(held.id, held.attempt)}
+    assert await db.write(queue.renew, [(taken.id, taken.attempt)]) == {(taken.id, 2)}
+
+
+@story
+async def test_what_was_given_back_and_has_waited_since_is_found_and_what_never_began_is_not(
+    db: Database, clock: Clock
+) -> None:
+    run = await claimed(db, "given back")
+    await put(db, "never begun")
+    await db.write(queue.release, run, counts=False)
+    clock.advance(60)
+    found = await db.read(queue.given_back, "report", clock() - 59 * SECOND)
+    assert [row["key"] for row in found] == ["given back"]
+    assert await db.read(queue.given_back, "report", clock() - 60 * SECOND) == []
+    assert await db.read(queue.given_back, "turn", clock()) == []
 
 
 @story
@@ -291,7 +317,7 @@ async def test_run_time_is_the_time_under_a_live_lease(db: Database, clock: Cloc
     clock.advance(500)
     (run,) = await claim(db)
     clock.advance(10)
-    await db.write(queue.renew, "w")
+    await db.write(queue.renew, [(run.id, run.attempt)])
     clock.advance(5)
     await db.write(queue.progress, run)
     clock.advance(2)
@@ -315,7 +341,7 @@ async def test_a_process_that_was_stopped_for_hours_has_not_worked_for_hours(
 ) -> None:
     run = await claimed(db)
     clock.advance(7200)
-    roads: dict[str, Any] = {"renew": ("w",), "progress": (run,), "withdraw": (run.id, "failed")}
+    roads: dict[str, Any] = {"renew": ([(run.id, 1)],), "progress": (run,), "withdraw": (run.id, "failed")}
     await db.write(getattr(queue, road), *roads[road])
     assert await value(db, "select spent from runs") == LEASE_S * SECOND
 
@@ -361,7 +387,7 @@ async def test_ten_thousand_that_wait_behind_a_busy_session_cost_the_others_noth
         lines += plans(tx, queue.enqueue, "turn", "one more", lane="busy")
         lines += plans(tx, queue.due, ("turn", "job"))
         lines += plans(tx, queue.claim, "w", "turn", 16)
-        lines += plans(tx, queue.renew, "w") + plans(tx, queue.held, "w") + plans(tx, queue.expired)
+        lines += plans(tx, queue.renew, [(1, 1)]) + plans(tx, queue.held, "w") + plans(tx, queue.expired)
         head = Run.of(tx.q("select * from runs where key = 'head'")[0])
         for road in (queue.fence, queue.tries, queue.progress, queue.release):
             lines += plans(tx, road, head)
