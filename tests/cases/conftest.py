@@ -1,0 +1,67 @@
+"""One scripted model and one real server a file, and Outriders inside the test's process for what needs a moved clock."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic_ai.models import Model
+
+from background.database import Clock
+from tests.cases.inside import Inside, Ticking, openai_model
+from tests.support.scripted import ScriptedModel
+from tests.support.server import Server
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ScriptedModel]:
+    """The file's model; each test begins by giving it its rules, which makes it forget what it was asked before."""
+    with ScriptedModel() as scripted:
+        yield scripted
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[Callable[..., Server]]:
+    """Makes real servers that live as long as the file's tests: `serving(OUTRIDER_MAX_JOBS="1")`."""
+    started: list[Server] = []
+
+    def make(**env: str) -> Server:
+        wanted = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+        started.append(Server(tmp_path_factory.mktemp("case") / "data", env=wanted | env))
+        return started[-1].start()
+
+    yield make
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, serving: Callable[..., Server]) -> Server:
+    """The file's server, with the file's `SETTINGS`. Its tests share it, each with sessions of its own."""
+    return serving(**getattr(request.module, "SETTINGS", {}))
+
+
+@pytest.fixture
+def clock() -> Ticking:
+    """Time that moves by itself only as far as to keep things in order."""
+    return Ticking()
+
+
+@pytest.fixture
+def inside(tmp_path: Path, model: ScriptedModel, clock: Ticking) -> Iterator[Callable[..., Inside]]:
+    """Makes Outriders inside this process, on the test's clock: `inside(max_jobs=1)`; started unless told not to, closed after the test."""
+    made: list[Inside] = []
+
+    def make(
+        data: Path | None = None,
+        instead: Model | None = None,
+        now: Clock | None = None,
+        start: bool = True,
+        **settings: object,
+    ) -> Inside:
+        folder = data or tmp_path / f"inside-{len(made)}"
+        made.append(Inside(folder, instead or openai_model(model.base_url), now or clock, **settings))
+        return made[-1].start() if start else made[-1]
+
+    yield make
+    for outrider in made:
+        outrider.close()
