@@ -33,7 +33,6 @@ from background.tasks import Usage
 from background.text import clean
 
 MAX_STEPS = 64
-TOOL_TIMEOUT_S = 300.0
 TOOL_RETRIES = 20  # the library counts a denied call as one; the steps bound them all
 
 
@@ -288,18 +287,10 @@ class _Kept(WrapperToolset[Any]):
         stored = self.steps.stored.get(key)
         if stored is not None:
             return json.loads(stored)
-        result = await _within(TOOL_TIMEOUT_S, name, self.wrapped.call_tool(name, tool_args, ctx, tool))
+        result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
         await self.steps.keep_tool_result(key, kept)
         return json.loads(kept)
-
-
-async def _within(seconds: float, name: str, call: Awaitable[Any]) -> Any:
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except TimeoutError:
-        return f"{name} did not answer within {seconds:g} s and was stopped."
 
 
 def _cleaned(value: Any) -> Any:

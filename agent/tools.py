@@ -25,6 +25,8 @@ from background.tasks import Task
 from background.times import rfc3339
 from knowledge.backend import Backend, BadQuery, Hit, SearchTimeout, StoreFailed
 
+TIMEOUT_S = 300.0
+SENDING = ("task", "task_batch")
 RECALL_LIMIT = 20
 SNIPPET_CHARS = 1000
 REPORT_LIMIT = 20_000
@@ -60,7 +62,10 @@ def toolset(desk: Desk, names: tuple[str, ...]) -> FunctionToolset[Any]:
 
 def _tool(name: str, function: Function, registry: Registry) -> Tool[Any]:
     description, schema = SCHEMAS[name](registry)
-    return Tool.from_schema(function, name, description, schema, takes_ctx=True)
+    tool = Tool.from_schema(function, name, description, schema, takes_ctx=True)
+    if name not in SENDING:  # a subagent in the foreground has the turn's own time
+        tool.timeout = TIMEOUT_S
+    return tool
 
 
 # -- sending out
