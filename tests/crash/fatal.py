@@ -1,0 +1,101 @@
+"""Where a server dies: right before or right after a commit of its own, by a SIGKILL from its own hand.
+
+Runs inside the server. The product has no hook for it: the places where it commits are wrapped from here. A commit is
+known by the functions that it carries, `terminal.settle 3` being the third that settles something, so that a place
+stays the same place whatever else commits in between. Only commits that changed a row count.
+"""
+
+import os
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from background import database, worker
+from knowledge import documents
+
+QUICK_RETRIES_S = (0.02, 0.08)  # a job whose model always fails would otherwise keep a story waiting
+
+
+class Fate:
+    """Counts commits, notes each in the file `diary`, and kills this process at the one that `doom` names.
+
+    `doom` is "before PLACE N" or "after PLACE N", or empty: then it lives.
+    """
+
+    def __init__(self, doom: str, diary: str) -> None:
+        self._doom = doom
+        self._diary = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._seen: Counter[str] = Counter()
+
+    def reach(self, when: str, places: set[str]) -> None:
+        """This process stands `before` or `after` a commit. Does not return where it is to die."""
+        if when == "before":
+            self._seen.update(places)
+        for place in sorted(places):
+            moment = f"{when} {place} {self._seen[place]}"
+            os.write(self._diary, f"{moment}\n".encode())
+            if moment == self._doom:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(fate: Fate) -> None:
+    """From now on every commit of this process passes `fate`."""
+    worker.BACKOFF_S = QUICK_RETRIES_S
+    carried: set[str] = set()  # of the transaction that is open; the writer has one thread
+    _name_functions(carried)
+    _watch_registry(fate, carried)
+    _watch_knowledge(fate)
+
+
+def _name_functions(carried: set[str]) -> None:
+    write = database.Database.write
+
+    async def named(self: database.Database, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def noted(tx: database.Tx, *args: Any, **kwargs: Any) -> Any:
+            carried.add(place_of(function))
+            return function(tx, *args, **kwargs)
+
+        return await write(self, noted, *args, **kwargs)
+
+    database.Database.write = named
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """`terminal.settle` for what stands there; a leading underscore is not told."""
+    return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
+
+
+def _watch_registry(fate: Fate, carried: set[str]) -> None:
+    transaction = database._transaction
+
+    @contextmanager
+    def watched(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+        if begin == "begin":  # a reader's
+            with transaction(connection, begin):
+                yield
+            return
+        carried.clear()
+        changes = connection.total_changes
+        with transaction(connection, begin):
+            yield
+            places = set(carried or {"database.migrate"}) if connection.total_changes > changes else set()
+            fate.reach("before", places)
+        fate.reach("after", places)
+
+    database._transaction = watched
+
+
+def _watch_knowledge(fate: Fate) -> None:
+    transaction = documents.transaction
+
+    @contextmanager
+    def watched(db: Any) -> Iterator[None]:
+        with transaction(db):
+            yield
+            fate.reach("before", {"knowledge.write"})
+        fate.reach("after", {"knowledge.write"})
+
+    documents.transaction = watched

@@ -1,0 +1,101 @@
+"""Stories told side by side: each lane has servers and a model of its own, and takes the next plan when it is free.
+
+A story that broke keeps its folder, and says how it is told again; of the others nothing stays.
+"""
+
+import itertools
+import json
+import os
+import queue
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.nursery import Cradle, Nursery
+from tests.crash.plan import Calm, Plan
+from tests.crash.promises import broken
+from tests.crash.story import Story
+from tests.support.scripted import ScriptedModel
+
+LANES = 1 + (os.cpu_count() or 2)  # a story waits about as much as it works
+
+
+@dataclass
+class Told:
+    """How a story went. `calm` is what it committed, for making plans when nobody was killed."""
+
+    plan: Plan
+    deaths: list[str]
+    seconds: float
+    broken: list[str]
+    calm: Calm
+    folder: Path
+
+    def __str__(self) -> str:
+        again = f"make crash N=5 ARGS='--kill \"{self.plan}\"'"
+        return "\n".join([*self.broken, f"killed: {self.deaths}", f"what is left: {self.folder}", f"again: {again}"])
+
+
+class Lanes:
+    """`tell` hands in a plan. Close it: what has not begun by then never does."""
+
+    def __init__(self, cradle: Cradle, count: int = LANES) -> None:
+        # Not one of the test run's own folders: those are cleared away by the runs that follow.
+        self._folder = Path(tempfile.mkdtemp(prefix="outrider-crash-"))
+        self._numbers = itertools.count(1)
+        self._pool = ThreadPoolExecutor(count)
+        self._free: queue.SimpleQueue[tuple[Nursery, ScriptedModel]] = queue.SimpleQueue()
+        self._stack = ExitStack()
+        for _ in range(count):
+            nursery = self._stack.enter_context(closing(cradle.nursery()))
+            self._free.put((nursery, self._stack.enter_context(ScriptedModel())))
+
+    def tell(self, plan: Plan) -> Future[Told]:
+        return self._pool.submit(self._tell, plan)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+    def _tell(self, plan: Plan) -> Told:
+        with self._lane() as (nursery, model):
+            return told(nursery, model, self._folder / f"story-{next(self._numbers)}", plan)
+
+    @contextmanager
+    def _lane(self) -> Iterator[tuple[Nursery, ScriptedModel]]:
+        lane = self._free.get()
+        try:
+            yield lane
+        finally:
+            self._free.put(lane)
+
+
+def told(nursery: Nursery, model: ScriptedModel, folder: Path, plan: Plan) -> Told:
+    """A story told in a new folder, and what it broke."""
+    folder.mkdir()
+    story = Story.make(nursery, model, folder / "data")
+    try:
+        found = broken(story.tell(plan), story.server.data)
+    except AssertionError as error:
+        found = [str(error)]
+    finally:
+        story.server.close()
+    outcome = Told(plan, story.deaths, story.seconds, found, story.calm(), folder)
+    if found:
+        _keep(folder, model)
+    else:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _keep(folder: Path, model: ScriptedModel) -> None:
+    """What the model was asked, beside the server's files, log and diary."""
+    with (folder / "asked.jsonl").open("w") as file:
+        for asked in model.requests():
+            file.write(json.dumps(asked.messages, ensure_ascii=False) + "\n")

@@ -1,0 +1,141 @@
+"""The test's side of `cradle.py`: servers that begin in a fraction of the time that the imports take, to be killed.
+
+A life is a real process, and its end is a real SIGKILL. Nothing here decides when.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.scripted import ScriptedModel
+from tests.support.server import ROOT, Server, wait
+
+ANSWER_S = 60.0
+ENV = {
+    "OUTRIDER_LEASE_S": "0.5",  # so soon is taken over what a dead server held
+    "OUTRIDER_MAX_ATTEMPTS": "6",  # more than it is killed: nothing here fails for being killed too often
+}
+
+
+class EndedByItself(AssertionError):
+    """A life ended without being killed."""
+
+
+class Cradle:
+    """The running program. Close it after its nurseries."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="outrider-cradle-")
+        self._path = f"{self._folder.name}/socket"
+        bare = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        program = [sys.executable, "-m", "tests.crash.cradle", self._path]
+        self._process = subprocess.Popen(program, cwd=ROOT, env=bare, stdin=subprocess.PIPE, start_new_session=True)
+
+    def nursery(self) -> "Nursery":
+        """A lane of its own. Waits until the program has imported everything."""
+        connection = socket.socket(socket.AF_UNIX)
+        wait(lambda: connection.connect_ex(self._path) == 0 or self._process.poll() is not None, ANSWER_S)
+        assert self._process.poll() is None, "the cradle has ended"
+        return Nursery(connection)
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(ANSWER_S)
+        self._folder.cleanup()
+
+
+class Nursery:
+    """One life after the other, one at a time. Close it: that ends the life that is there."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._living = False
+
+    def begin(self, **order: Any) -> int:
+        """Begins a life, see `cradle.py` for what may be said of it. Returns its process id."""
+        assert self.over(), "one life at a time"
+        self._order(**order)
+        self._living = True
+        return self._answer()["pid"]
+
+    def over(self, timeout: float = 0) -> bool:
+        """Whether no life is there; waits for its end for `timeout` seconds. Raises `EndedByItself`."""
+        if self._living and select.select([self._connection], [], [], timeout)[0]:
+            self._living = False
+            status = self._answer()["ended"]
+            if not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
+                raise EndedByItself(f"wait status {status}")
+        return not self._living
+
+    def kill(self) -> None:
+        """SIGKILL for the life that is there; returns once it is gone."""
+        if not self.over():
+            self._order(kill=True)
+            assert self.over(ANSWER_S)
+
+    def close(self) -> None:
+        self.kill()
+        self._connection.close()
+
+    def _order(self, **order: Any) -> None:
+        self._connection.sendall(json.dumps(order).encode() + b"\n")
+
+    def _answer(self) -> dict[str, Any]:
+        """The next line, and no byte more: what follows tells `over` that there is something to read."""
+        line = b""
+        while not line.endswith(b"\n"):
+            assert select.select([self._connection], [], [], ANSWER_S)[0], "the cradle does not answer"
+            piece = self._connection.recv(1)
+            assert piece, "the lane has ended"
+            line += piece
+        return json.loads(line)
+
+
+class Mortal(Server):
+    """A server of many lives on one data folder and one port. Public surface as in `Server`."""
+
+    def __init__(self, nursery: Nursery, data: Path, model: ScriptedModel) -> None:
+        speaks = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+        super().__init__(data, env=ENV | speaks)
+        self.nursery = nursery
+        self.diary = data.with_name(f"{data.name}.diary")  # what it committed, a line before and a line after
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        return not self.nursery.over()
+
+    def begin(self, doom: str = "", after_s: float | None = None) -> bool:
+        """A new life, which dies at a commit, or after so many seconds. False where it did before it was ready."""
+        order = {"env": self.env, "log": str(self._log), "diary": str(self.diary), "doom": doom, "after_s": after_s}
+        self._pid = self.nursery.begin(**order)
+        wait(lambda: not self.running or self.ready(), 60, lambda: f"…{self.log()[-4000:]}")
+        return self.running
+
+    def kill(self) -> None:
+        self.nursery.kill()
+
+    def dead(self) -> bool:
+        """After a request that failed: whether that was because the server has died."""
+        return self.nursery.over(timeout=5)
+
+    def close(self) -> None:
+        self.kill()
+        self.http.close()
+
+
+Lost = httpx.TransportError  # what a request raises whose server dies

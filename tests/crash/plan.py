@@ -1,0 +1,91 @@
+"""When servers are killed: as text that can be given again, made out of a number, and of what a calm run committed.
+
+A plan is one kill for each life but the last: `after terminal.settle 3, 0.412s` dies after the third commit that
+settles something, is started, lives 0.412 s, is started, and lives on.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Commits that only time causes: their numbers mean nothing. Kills at a moment of the clock hit them too.
+BY_THE_CLOCK = {"worker.beat", "worker.sweep"}
+AGAIN = 0.4  # how likely another kill follows
+MOST_KILLS = 3
+EARLY = 2  # a recovery is short: its commits with these numbers are the likely ones
+RECOVERY = 0.5  # of a calm story's time
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The end of one life: at a commit (`doom`, in the words of `fatal.py`), or after a time."""
+
+    doom: str = ""
+    after_s: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Kill":
+        """Raises `ValueError` for what is no kill."""
+        if re.fullmatch(r"[\d.]+s", text):
+            return cls(after_s=float(text[:-1]))
+        if not re.fullmatch(r"(before|after) [\w.<>]+ \d+", text):
+            raise ValueError(f"no kill: {text!r}; there are 'before PLACE N', 'after PLACE N' and '0.412s'")
+        return cls(doom=text)
+
+    def __str__(self) -> str:
+        return self.doom or f"{self.after_s:.3f}s"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kills of one story, in order."""
+
+    kills: tuple[Kill, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Plan":
+        return cls(tuple(Kill.parse(part.strip()) for part in text.split(",") if part.strip()))
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.kills))
+
+
+@dataclass(frozen=True)
+class Calm:
+    """What a story does when nobody is killed: its moments, and how long it takes."""
+
+    moments: tuple[str, ...]
+    seconds: float
+
+    @classmethod
+    def of(cls, diary: Iterable[str], seconds: float) -> "Calm":
+        """Out of the lines that `fatal.py` notes."""
+        return cls(tuple(line for line in dict.fromkeys(diary) if line.split()[1] not in BY_THE_CLOCK), seconds)
+
+    def counted(self) -> Counter[str]:
+        """How often each place was committed."""
+        return Counter(moment.split()[1] for moment in self.moments if moment.startswith("after"))
+
+
+def plans(calm: Calm, count: int, seed: int) -> list[Plan]:
+    """`count` plans, the same for the same seed and calm. Every other one begins at a commit, each in its turn."""
+    order = random.Random(seed).sample(calm.moments, len(calm.moments))
+    return [_plan(random.Random(f"{seed}:{number}"), calm, order, number) for number in range(count)]
+
+
+def _plan(rng: random.Random, calm: Calm, order: list[str], number: int) -> Plan:
+    first = Kill(order[number // 2 % len(order)]) if number % 2 == 0 else _any_time(rng, calm.seconds)
+    kills = [first]
+    while len(kills) < MOST_KILLS and rng.random() < AGAIN:
+        kills.append(_in_recovery(rng, calm) if rng.random() < 0.5 else _any_time(rng, calm.seconds * RECOVERY))
+    return Plan(tuple(kills))
+
+
+def _any_time(rng: random.Random, seconds: float) -> Kill:
+    return Kill(after_s=round(rng.uniform(0, seconds), 3))
+
+
+def _in_recovery(rng: random.Random, calm: Calm) -> Kill:
+    return Kill(rng.choice([moment for moment in calm.moments if int(moment.split()[2]) <= EARLY]))

@@ -1,0 +1,314 @@
+"""What must hold after a story, however often its server was killed: read from outside, and from the files it left.
+
+Each promise is a generator of what breaks it, a line each; `broken` asks them all.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.crash.story import (
+    ANSWER,
+    BRIEFING,
+    HOPELESS,
+    JOBS,
+    ONE_OUT,
+    OUT,
+    USER_MESSAGES,
+    Seen,
+    conversation_of,
+    report_of,
+)
+
+ALL_JOBS = {name for names in JOBS.values() for name in names}
+ANSWERS = {
+    "m-fan-out": {OUT},
+    "m-lone": {ONE_OUT},
+    "m-question": {ANSWER, BRIEFING},  # the second where a nudge was folded in before it answered
+}
+HOPELESS_REASONS = {"MODEL_FAILED", "ATTEMPTS_EXHAUSTED"}  # the second where a kill was its last try
+Broken = Iterator[str]
+
+
+@dataclass
+class Left:
+    """The files of a dead server."""
+
+    registry: sqlite3.Connection
+    knowledge: sqlite3.Connection
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        return self.registry.execute(sql, values).fetchall()
+
+    def pairs(self, sql: str) -> dict[Any, Any]:
+        """Two columns as a dict."""
+        return dict(map(tuple, self.rows(sql)))
+
+
+def broken(seen: Seen, data: Path) -> list[str]:
+    """Every promise that does not hold, in words; none is as it should be."""
+    registry, knowledge = (_opened(data / name) for name in ("outrider.db", "knowledge.db"))
+    with closing(registry), closing(knowledge):
+        left = Left(registry, knowledge)
+        return [f"{promise.__name__}: {line}" for promise in PROMISES for line in promise(seen, left)]
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def files_are_sound(seen: Seen, left: Left) -> Broken:
+    for name, connection in vars(left).items():
+        for (told,) in connection.execute("pragma integrity_check"):
+            if told != "ok":
+                yield f"{name}: {told}"
+        for row in connection.execute("pragma foreign_key_check"):
+            yield f"{name}: {tuple(row)} refers to nothing"
+    try:
+        left.knowledge.execute("insert into chunk_index (chunk_index, rank) values ('integrity-check', 1)")
+    except sqlite3.DatabaseError as error:
+        yield f"the index is not what the chunks say: {error}"
+
+
+def nothing_is_left_to_do(seen: Seen, left: Left) -> Broken:
+    for run in left.rows("select * from runs where ended_at is null and kind <> 'join'"):
+        yield f"run {run['key']} is {run['state']}"
+    for task in left.rows("select * from tasks where ended_at is null"):
+        yield f"task {task['id']} of {task['origin']} is {task['state']}"
+    for row in left.rows("select task_id from unprojected"):
+        yield f"task {row['task_id']} is not projected"
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def every_spawn_happened_once(seen: Seen, left: Left) -> Broken:
+    for name, count in Counter(row["description"] for row in left.rows("select description from jobs")).items():
+        if count != 1:
+            yield f"{count} jobs are {name}"
+    yield from _differ("jobs", {row["description"] for row in left.rows("select description from jobs")}, ALL_JOBS)
+
+
+def every_attempt_is_one_task(seen: Seen, left: Left) -> Broken:
+    for job in left.rows("select * from jobs"):
+        tasks = left.rows("select id from tasks where origin = 'background' and cause = ?", job["id"])
+        if [task["id"] for task in tasks] != [job["task_id"]] or job["attempts"] != 1:
+            yield f"{job['description']}, attempt {job['attempts']}, ran as {[task['id'] for task in tasks]}"
+
+
+def every_job_ended_as_it_must(seen: Seen, left: Left) -> Broken:
+    for jobs in seen.jobs.values():
+        for job in jobs:
+            name, reason = job["description"], (job["error"] or {}).get("reason")
+            if name == HOPELESS:
+                if job["status"] != "failed" or reason not in HOPELESS_REASONS:
+                    yield f"{name} is {job['status']} {job['error']}"
+            elif job["status"] != "completed" or job["report"] != report_of(name):
+                yield f"{name} is {job['status']} {job['error']} with the report {job['report']!r:.100}"
+            if not (job["started_at"] and job["completed_at"]):
+                yield f"{name} began {job['started_at']} and ended {job['completed_at']}"
+
+
+def every_report_is_found_once(seen: Seen, left: Left) -> Broken:
+    """One standing document a completed job, whole; none for one that failed."""
+    documents = left.knowledge.execute(
+        "select job_id, text, source, key from document join body on document_id = id "
+        "where source_type = 'background_report' and superseded_at is null"
+    ).fetchall()
+    jobs = {job["id"]: job for jobs in seen.jobs.values() for job in jobs}
+    completed = {job_id for job_id, job in jobs.items() if job["status"] == "completed"}
+    yield from _differ("documents", sorted(row["job_id"] for row in documents), sorted(completed))
+    for row in documents:
+        job = jobs.get(row["job_id"])
+        if job and (row["text"] != job["report"] or row["source"] != job["session"]):
+            yield f"{job['description']} is kept as {row['text']!r:.100} from {row['source']}"
+    for job in jobs.values():
+        if job["indexed"] != (job["id"] in completed):
+            yield f"{job['description']} is {job['status']} and indexed: {job['indexed']}"
+    (all_documents,) = left.knowledge.execute("select count(*) from document where job_id is not null").fetchone()
+    if all_documents != len(documents):
+        yield f"{all_documents} documents of jobs, {len(documents)} of them standing"
+
+
+# --- what comes back --------------------------------------------------------------------------------------------------
+
+
+def every_end_is_told_once(seen: Seen, left: Left) -> Broken:
+    """By a completed turn of its session whose notification names it; no other names it."""
+    states = left.pairs("select id, state from tasks")
+    for session, jobs in seen.jobs.items():
+        told: dict[str, list[str]] = {}
+        for said in seen.messages[session]:
+            if said["kind"] == "notification":
+                for job_id in said["job_ids"]:
+                    told.setdefault(job_id, []).append(said["task_id"])
+                if states[said["task_id"]] != "completed":
+                    yield f"turn {said['task_id']} is {states[said['task_id']]} and took up {said['job_ids']}"
+        for job in jobs:
+            if told.pop(job["id"], []) != [job["notified_in"]]:
+                yield f"{job['description']} is told in {job['notified_in']}; the log of {session} says {told}"
+        if told:
+            yield f"the log of {session} tells of others' jobs: {told}"
+
+
+def every_block_reached_the_model(seen: Seen, left: Left) -> Broken:
+    """The turn that told of a job was answered by a model that had been given its block, once."""
+    for session, jobs in seen.jobs.items():
+        last = [asked for asked in seen.asked if conversation_of(asked) == session][-1]
+        for job in jobs:
+            times = last.text.count(f"<job-id>{job['id']}</job-id>")
+            if times != 1:
+                yield f"{job['description']} stands {times} times in what the model of {session} was given"
+
+
+def every_join_is_one_nudge(seen: Seen, left: Left) -> Broken:
+    for batch in left.rows("select * from batches where closed_at is null"):
+        yield f"batch {batch['id']} was never closed"
+    joins = [row["task_id"] for row in left.rows("select task_id from joins")]
+    nudges = [row["id"] for row in left.rows("select id from tasks where origin = 'background-resume'")]
+    posted = [task_id for task_id in joins if task_id]
+    if Counter(posted) != Counter(nudges):
+        yield f"joins were posted as {sorted(posted)}, and the nudges are {sorted(nudges)}"
+    for row in left.rows("select batch_id, job_id from members where generation is null or status is null"):
+        yield f"job {row['job_id']} was in no join of {row['batch_id']}"
+
+
+# --- what users see ---------------------------------------------------------------------------------------------------
+
+
+def every_message_is_answered_once(seen: Seen, left: Left) -> Broken:
+    receipts = left.pairs("select message_id, task_id from receipts")
+    users = [row["id"] for row in left.rows("select id from tasks where origin = 'user'")]
+    yield from _differ("user's turns", sorted(users), sorted(receipts[key] for key in USER_MESSAGES))
+    said = [message for log in seen.messages.values() for message in log]
+    for message_id, expected in ANSWERS.items():
+        task_id = receipts[message_id]
+        answers = [each["text"] for each in said if each["task_id"] == task_id and each["kind"] == "agent"]
+        if len(answers) != 1 or answers[0] not in expected:
+            yield f"{message_id} was answered with {answers}"
+        asked = [each for each in said if each["task_id"] == task_id and each["kind"] == "user"]
+        if len(asked) != 1:
+            yield f"{message_id} stands {len(asked)} times in the log"
+
+
+def every_task_can_be_read(seen: Seen, left: Left) -> Broken:
+    """Over A2A: completed, with its answer, or folded into the turn that took it up."""
+    folded = left.pairs("select id, folded_into from tasks")
+    for task_id, task in seen.tasks.items():
+        if task["status"]["state"] != "TASK_STATE_COMPLETED":
+            yield f"task {task_id} reads {task['status']}"
+        if bool(task.get("artifacts")) == bool(folded[task_id]) and not _found_nothing(left, task_id):
+            yield f"task {task_id}, folded into {folded[task_id]}, has {task.get('artifacts')}"
+
+
+def _found_nothing(left: Left, task_id: str) -> bool:
+    """A nudge that came when all was told: it ends without a word."""
+    return not left.rows("select 1 from messages where task_id = ? and kind <> 'nudge'", task_id)
+
+
+def nothing_is_heard_twice(seen: Seen, left: Left) -> Broken:
+    """The console's events: each once a job, each once a turn that began."""
+    events = Counter(
+        (row["name"], json.loads(row["data"]).get("id") or json.loads(row["data"])["task_id"])
+        for row in left.rows("select name, data from events")
+    )
+    jobs = [row["id"] for row in left.rows("select id from jobs")]
+    begun = [
+        row["id"] for row in left.rows("select id from tasks where origin <> 'background' and started_at is not null")
+    ]
+    expected = [(f"background.{name}", job) for job in jobs for name in ("queued", "started", "completed")]
+    expected += [(f"turn.{name}", task) for task in begun for name in ("started", "finished")]
+    yield from _differ("events", events, Counter(expected))
+
+
+def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
+    tasks = {row["id"]: (row["revision"], row["state"]) for row in left.rows("select id, revision, state from tasks")}
+    views = {
+        row["task_id"]: (row["revision"], row["state"])
+        for row in left.rows("select task_id, revision, state from views")
+    }
+    yield from _differ("views", views, tasks)
+    results = left.pairs("select task_id, json_array_length(artifacts) from results")
+    for task_id, (revision, state) in tasks.items():
+        entries = left.rows("select revision, kind from journal where task_id = ?", task_id)
+        states = sorted(row["revision"] for row in entries if row["kind"] == "status")
+        artifacts = sum(row["kind"] == "artifact" for row in entries)
+        if states != list(range(1, revision + 1)) or artifacts != (results[task_id] if state == "completed" else 0):
+            yield f"the journal of {task_id} has the states {states} and {artifacts} artifacts"
+
+
+def one_checkpoint_stays(seen: Seen, left: Left) -> Broken:
+    """Of a completed turn its transcript, of a failed one the last that it had."""
+    for row in left.rows(
+        "select t.id, t.state, group_concat(c.name) as names from checkpoints c join tasks t on t.id = c.task_id "
+        "group by t.id having count(*) > 1 or (t.state = 'completed' and names <> 'transcript')"
+    ):
+        yield f"{row['state']} task {row['id']} has {row['names']}"
+
+
+# --- what the model sees ----------------------------------------------------------------------------------------------
+
+
+def conversations_only_grow(seen: Seen, left: Left) -> Broken:
+    """A model is asked the same again, or more, and never less: no answer that was kept is asked for again, and no
+    tool that has answered answers differently later."""
+    so_far: dict[str, list[dict[str, Any]]] = {}
+    for asked in seen.asked:
+        name = conversation_of(asked)
+        before, now = so_far.get(name, []), asked.messages
+        if now[: len(before)] != before:
+            place = next(i for i, old in enumerate(before) if now[i : i + 1] != [old])
+            yield f"{name}: message {place} was {before[place]}, and then {now[place : place + 1]}"
+        so_far[name] = now
+
+
+def every_call_has_its_answer(seen: Seen, left: Left) -> Broken:
+    """In every request each tool call is followed by one result, in the order of the calls."""
+    for asked in seen.asked:
+        waiting: list[str] = []
+        for message in asked.messages:
+            if message["role"] == "tool":
+                if not waiting or message["tool_call_id"] != waiting.pop(0):
+                    yield f"a result that nobody called for: {message}"
+                if "interrupted" in str(message["content"]):
+                    yield f"the model is told of an interruption: {message}"
+            elif waiting:
+                yield f"{waiting} stands without a result in {conversation_of(asked)}"
+                break
+            else:
+                waiting = [call["id"] for call in message.get("tool_calls") or ()]
+
+
+def _differ(what: str, found: Any, expected: Any) -> Broken:
+    if found != expected:
+        yield f"{what} are {found} and should be {expected}"
+
+
+PROMISES: list[Callable[[Seen, Left], Broken]] = [
+    files_are_sound,
+    nothing_is_left_to_do,
+    every_spawn_happened_once,
+    every_attempt_is_one_task,
+    every_job_ended_as_it_must,
+    every_report_is_found_once,
+    every_end_is_told_once,
+    every_block_reached_the_model,
+    every_join_is_one_nudge,
+    every_message_is_answered_once,
+    every_task_can_be_read,
+    nothing_is_heard_twice,
+    views_say_what_the_tasks_say,
+    one_checkpoint_stays,
+    conversations_only_grow,
+    every_call_has_its_answer,
+]

@@ -1,0 +1,211 @@
+"""What happens between two people and a server that is killed now and then: the model's part, and the users'.
+
+In session `chat` a user sends four subagents out in one turn, over two steps whose tool calls bear the same id; one
+of them can never succeed. A script sends one more out there. While they work the user asks something, and the turn
+that answers is held until a nudge waits for it to take up. In session `errand` another lone job goes out and comes
+back. Whoever speaks with the server repeats what was not answered, with the same id, as a client does.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.crash.nursery import Lost, Mortal, Nursery
+from tests.crash.plan import Calm, Kill, Plan
+from tests.support.rules import Rule
+from tests.support.scripted import Asked, ScriptedModel
+
+CHAT, ERRAND = "chat", "errand"
+FAN_OUT, LONE, QUESTION = "FAN OUT, please.", "RUN AN ERRAND, please.", "QUESTION: what is known so far?"
+USER_MESSAGES = {"m-fan-out": FAN_OUT, "m-lone": LONE, "m-question": QUESTION}
+WORKS = ("alpha", "beta", "gamma", "epsilon", "omega")
+HOPELESS = "delta"
+JOBS = {CHAT: {"alpha", "beta", "gamma", "delta", "epsilon"}, ERRAND: {"omega"}}
+BRIEFING, OUT, ONE_OUT, ANSWER = "Briefing: this came back.", "Four are out.", "One is out.", "Answer: this is known."
+SAME_ID = "call_1"  # providers number the calls of each answer anew
+BOUND_S = 60.0  # after which a story that has not come to rest is stuck
+PAUSE_S = 0.02
+
+
+def report_of(name: str) -> str:
+    """The report of a job that succeeds: what its model says."""
+    return f"Report on {name}. {_DETAILS[name]}".strip()
+
+
+_DETAILS = dict.fromkeys(WORKS, "") | {"alpha": "\n\n" + "## Findings\n\nMuch was found out about alpha. " * 150}
+
+
+def _sends(tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    return [{"id": SAME_ID, "name": tool, "arguments": arguments}]
+
+
+def _spec(name: str) -> dict[str, str]:
+    return {"description": name, "prompt": f"Work on {name}.", "subagent_type": "general"}
+
+
+RULES = [
+    # Workers: each is known by its prompt.
+    Rule(last_user=f"Work on {HOPELESS}", status=500, text="the provider is down"),
+    Rule(last_user="Work on beta", tool_calls=_sends("memory_recall", query="beta")),
+    Rule(last_user="Work on omega", text=report_of("omega")),
+    *[Rule(last_user=f"Work on {name}", text=report_of(name), gate="work") for name in ("alpha", "gamma", "epsilon")],
+    Rule(anywhere=r"\AYou work detached[\s\S]*Work on beta", text=report_of("beta")),
+    # Ends of jobs, however they come: as a turn of their own, or into one that runs.
+    Rule(last_user="<description>omega", text=BRIEFING),
+    Rule(last_user="<task-notification>", text=BRIEFING, gate="briefing"),
+    # The user's turns.
+    Rule(
+        last_user=FAN_OUT,
+        tool_calls=_sends("task_batch", tasks=[*map(_spec, ("alpha", "beta", "gamma"))], run_in_background=True),
+    ),
+    Rule(last_tool=r"gamma \(sent out\)", tool_calls=_sends("task", **_spec(HOPELESS), run_in_background=True)),
+    Rule(last_tool=r"delta \(sent out\)", text=OUT),
+    Rule(last_user=LONE, tool_calls=_sends("task", **_spec("omega"), run_in_background=True)),
+    Rule(last_tool=r"omega \(sent out\)", text=ONE_OUT),
+    Rule(last_user="QUESTION", tool_calls=_sends("memory_recall", query="what is known"), gate="question"),
+    Rule(last_tool="Reference material|Nothing found", text=ANSWER),
+]
+
+
+@dataclass
+class Seen:
+    """What a story came to, as its users and its model saw it: the answers of the public routes, and the requests."""
+
+    jobs: dict[str, list[dict[str, Any]]]
+    messages: dict[str, list[dict[str, Any]]]
+    tasks: dict[str, dict[str, Any]]
+    asked: list[Asked]
+
+
+@dataclass
+class Story:
+    """One telling. `server` is dead before it and after it; `deaths` are the kills that found something to kill."""
+
+    server: Mortal
+    model: ScriptedModel
+    deaths: list[str] = field(default_factory=list)
+    seconds: float = 0
+    _done: set[str] = field(default_factory=set)
+    _tasks: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, nursery: Nursery, model: ScriptedModel, data: Path) -> "Story":
+        model.rules(RULES)
+        return cls(Mortal(nursery, data, model), model)
+
+    def tell(self, plan: Plan) -> Seen:
+        """Live through all lives of a plan, and one more that comes to rest. AssertionError if none ever does."""
+        began = time.monotonic()
+        seen = None
+        for kill in (*plan.kills, Kill()):
+            if seen := self._live(kill, began):
+                break  # at the latest in the life that nothing ends; a kill that comes later finds nothing to do
+            self.deaths.append(str(kill))
+        assert seen, "it died without being killed"
+        self.seconds = time.monotonic() - began
+        self.server.kill()
+        return seen
+
+    def calm(self) -> Calm:
+        """What this story committed in the time it took."""
+        return Calm.of(self.server.diary.read_text().splitlines(), self.seconds)
+
+    def _live(self, kill: Kill, began: float) -> Seen | None:
+        """One life: what was to be seen once the story had come to rest, or None if it was killed before."""
+        if not self.server.begin(kill.doom, kill.after_s):
+            return None
+        try:
+            while not self._step():
+                assert time.monotonic() < began + BOUND_S, f"no rest after {BOUND_S} s\n{self._state()}"
+                time.sleep(PAUSE_S)
+                if not self.server.running:
+                    return None
+            return self._look()
+        except Lost:
+            if not self.server.dead():
+                raise
+            return None
+
+    def _step(self) -> bool:
+        """Do whatever is due and not done; True once everything has come to rest."""
+        for deed, due, do in self._deeds():
+            if deed not in self._done and due():
+                do()
+                self._done.add(deed)
+        return len(self._done) == len(self._deeds()) and self._at_rest()
+
+    def _deeds(self) -> list[tuple[str, Callable[[], bool], Callable[[], object]]]:
+        return [
+            ("fan out", lambda: True, lambda: self._say(CHAT, "m-fan-out")),
+            ("lone", lambda: True, lambda: self._say(ERRAND, "m-lone")),
+            ("script", self._fanned_out, lambda: self.server.spawn(CHAT, **_by_script("epsilon"))),
+            ("question", lambda: self._asked("Work on"), lambda: self._say(CHAT, "m-question")),
+            ("let work end", lambda: "question" in self._done, lambda: self.model.open("work")),
+            ("let the question be answered", self._nudge_waits_for("QUESTION"), lambda: self.model.open("question")),
+            ("let the briefing be given", self._nudge_waits_for("<task-not"), lambda: self.model.open("briefing")),
+        ]
+
+    def _say(self, session: str, message_id: str) -> None:
+        self._tasks[message_id] = self.server.say(session, USER_MESSAGES[message_id], message_id=message_id)
+
+    def _asked(self, words: str) -> bool:
+        return any(words in asked.last_user for asked in self.model.requests())
+
+    def _fanned_out(self) -> bool:
+        return self.server.task(self._tasks["m-fan-out"])["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    def _nudge_waits_for(self, words: str) -> Callable[[], bool]:
+        """Whether a nudge waits behind the turn that was asked this; or none will, as turns have taken up all jobs."""
+
+        def waits() -> bool:
+            if not self._asked(words):
+                return False
+            jobs = self.server.jobs(CHAT)
+            told = {job["description"] for job in jobs if job["delivery"]["state"] in ("attached", "delivered")}
+            nudges = [said for said in self.server.messages(CHAT) if said["kind"] == "nudge"]
+            return told == JOBS[CHAT] or any(nudge["state"] == "submitted" for nudge in nudges)
+
+        return waits
+
+    def _at_rest(self) -> bool:
+        return all(
+            self.server.get(f"/api/sessions/{session}")["running"] == 0
+            and {job["description"] for job in self.server.jobs(session) if job["notified"]} == names
+            for session, names in JOBS.items()
+        )
+
+    def _look(self) -> Seen:
+        messages = {session: self.server.messages(session) for session in JOBS}
+        turns = {said["task_id"] for log in messages.values() for said in log if said["task_id"]}
+        return Seen(
+            jobs={session: [self.server.job(job["id"]) for job in self.server.jobs(session)] for session in JOBS},
+            messages=messages,
+            tasks={task_id: self.server.task(task_id) for task_id in turns},
+            asked=self.model.requests(),
+        )
+
+    def _state(self) -> str:
+        """For a story that is stuck: what was done, what the jobs are at, what the model was asked."""
+        jobs = [
+            f"{job['description']}: {job['status']} {job['error']} {job['delivery']}"
+            for session in JOBS
+            for job in self.server.jobs(session)
+        ]
+        asked = [str(asked) for asked in self.model.requests()]
+        return "\n".join([f"done: {sorted(self._done)}", *jobs, *asked[-20:]])
+
+
+def _by_script(name: str) -> dict[str, str]:
+    spec = _spec(name)
+    return {"prompt": spec["prompt"], "description": name, "subagent_type": "general", "key": f"script-{name}"}
+
+
+def conversation_of(asked: Asked) -> str:
+    """Whose request it is: a session's name, or a worker's."""
+    if asked.text.startswith("You work detached"):
+        (name,) = set(re.findall(r"Work on (\w+)", asked.last_user))
+        return name
+    return ERRAND if LONE in asked.text else CHAT

@@ -1,0 +1,124 @@
+"""Each promise of `promises.py` is found broken where it is: otherwise the crash tests would show nothing."""
+
+import copy
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.crash.nursery import Nursery
+from tests.crash.plan import Plan
+from tests.crash.promises import PROMISES, broken
+from tests.crash.story import CHAT, Seen, Story
+from tests.support.scripted import Asked, ScriptedModel
+
+
+@dataclass
+class Calm:
+    """A story in which nobody was killed: what was seen, and what it left."""
+
+    seen: Seen
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def calm(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Calm:
+    data = tmp_path_factory.mktemp("calm") / "data"
+    with ScriptedModel() as model:
+        story = Story.make(nursery, model, data)
+        with closing(story.server):
+            return Calm(story.tell(Plan(())), data)
+
+
+@pytest.fixture
+def spoilt(calm: Calm, tmp_path: Path) -> Calm:
+    """A copy to be spoilt."""
+    shutil.copytree(calm.data, tmp_path / "data")
+    return Calm(copy.deepcopy(calm.seen), tmp_path / "data")
+
+
+def registry(sql: str) -> Callable[[Calm], None]:
+    return lambda spoilt: _execute(spoilt.data / "outrider.db", sql)
+
+
+def knowledge(sql: str) -> Callable[[Calm], None]:
+    return lambda spoilt: _execute(spoilt.data / "knowledge.db", sql)
+
+
+def _execute(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(sql).rowcount > 0, sql
+
+
+def a_job_completed_that_cannot(spoilt: Calm) -> None:
+    (hopeless,) = [job for job in spoilt.seen.jobs[CHAT] if job["description"] == "delta"]
+    hopeless["status"] = "completed"
+
+
+def a_job_is_told_again(spoilt: Calm) -> None:
+    spoilt.seen.messages[CHAT] += [said for said in spoilt.seen.messages[CHAT] if said["kind"] == "notification"][:1]
+
+
+def a_block_is_lost(spoilt: Calm) -> None:
+    spoilt.seen.asked = [asked for asked in spoilt.seen.asked if "<task-notification>" not in asked.text]
+
+
+def an_answer_is_missing(spoilt: Calm) -> None:
+    log = spoilt.seen.messages[CHAT]
+    log.remove(next(said for said in log if said["kind"] == "agent"))
+
+
+def a_turn_failed(spoilt: Calm) -> None:
+    next(iter(spoilt.seen.tasks.values()))["status"]["state"] = "TASK_STATE_FAILED"
+
+
+def a_step_is_asked_for_again(spoilt: Calm) -> None:
+    spoilt.seen.asked.append(spoilt.seen.asked[0])
+
+
+def a_result_is_kept_from_the_model(spoilt: Calm) -> None:
+    spoilt.seen.asked = [_without_results(asked) for asked in spoilt.seen.asked]
+
+
+def _without_results(asked: Asked) -> Asked:
+    told = [message for message in asked.messages if message["role"] != "tool"]
+    return replace(asked, body={**asked.body, "messages": told})
+
+
+SPOILINGS: dict[str, Callable[[Calm], None]] = {
+    "files_are_sound": knowledge(
+        "insert into chunk_index (chunk_index, rowid, heading, text) select 'delete', id, heading, text from chunk limit 1"
+    ),
+    "nothing_is_left_to_do": registry("insert into unprojected select id from tasks limit 1"),
+    "every_spawn_happened_once": registry("update jobs set description = 'alpha' where description = 'beta'"),
+    "every_attempt_is_one_task": registry("update tasks set cause = 'none' where origin = 'background'"),
+    "every_job_ended_as_it_must": a_job_completed_that_cannot,
+    "every_report_is_found_once": knowledge("delete from document where job_id is not null"),
+    "every_end_is_told_once": a_job_is_told_again,
+    "every_block_reached_the_model": a_block_is_lost,
+    "every_join_is_one_nudge": registry("update joins set task_id = null"),
+    "every_message_is_answered_once": an_answer_is_missing,
+    "every_task_can_be_read": a_turn_failed,
+    "nothing_is_heard_twice": registry(
+        "insert into events (owner, session, name, data, created_at) "
+        "select owner, session, name, data, created_at from events where name = 'background.completed' limit 1"
+    ),
+    "views_say_what_the_tasks_say": registry("update views set revision = revision - 1"),
+    "one_checkpoint_stays": registry("update checkpoints set name = 'input' where name = 'transcript'"),
+    "conversations_only_grow": a_step_is_asked_for_again,
+    "every_call_has_its_answer": a_result_is_kept_from_the_model,
+}
+
+
+def test_a_calm_story_breaks_nothing(calm: Calm) -> None:
+    assert broken(calm.seen, calm.data) == []
+
+
+@pytest.mark.parametrize("promise", [promise.__name__ for promise in PROMISES])
+def test_a_broken_promise_is_found(spoilt: Calm, promise: str) -> None:
+    SPOILINGS[promise](spoilt)
+    assert promise in {line.split(":")[0] for line in broken(spoilt.seen, spoilt.data)}
