@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from background import journal, sessions, tasks, terminal
 from background.database import Tx
@@ -35,6 +36,7 @@ PING_S = 15.0
 LOOK_S = 1.0  # the safety net under the bell
 LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
 CANCEL_WAIT_S = 5.0
+LAST_WORDS_S = 2.0  # how long a stream may outlast its time until its client has read the end
 SSE_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Json = dict[str, Any]
 
@@ -66,6 +68,22 @@ def see(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
         raise A2AError("TASK_NOT_FOUND")
     history = None if history_length == 0 else sessions.history(tx, task_id, history_length)
     return Seen(view, a2a_views.task(view, history))
+
+
+class _Stream(StreamingResponse):
+    """Server-sent events that hold a place until they end, their client is gone, or it has not read for too long."""
+
+    def __init__(self, frames: AsyncIterator[str], place: ExitStack, lasts_s: float) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers=SSE_HEADERS)
+        self._held, self._lasts_s = place, lasts_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            try:
+                async with asyncio.timeout(self._lasts_s):
+                    await super().__call__(scope, receive, send)
+            except TimeoutError:
+                log.info("a stream was cut off: its client has not read even its last frame")
 
 
 class Edge:
@@ -122,8 +140,11 @@ class Edge:
 
     async def _send_streaming(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
         asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
-        accepted = await self._accept(caller, asked)
-        return self._stream(caller, rpc_id, await self._see(caller, accepted.task_id, asked.history_length))
+        with ExitStack() as place:
+            place.enter_context(self._house.streams.of_user(caller.owner))  # before anything is stored
+            accepted = await self._accept(caller, asked)
+            seen = await self._see(caller, accepted.task_id, asked.history_length)
+            return self._stream(caller, rpc_id, seen, place)
 
     async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.get_params(params, self._limits)
@@ -139,7 +160,9 @@ class Edge:
         seen = await self._see(caller, asked.id, None)
         if seen.view.ended:
             raise A2AError("UNSUPPORTED_OPERATION", "The task has ended; read it with GetTask")
-        return self._stream(caller, rpc_id, seen)
+        with ExitStack() as place:
+            place.enter_context(self._house.streams.of_user(caller.owner))
+            return self._stream(caller, rpc_id, seen, place)
 
     # -- what they share
 
@@ -199,22 +222,17 @@ class Edge:
                     await ear.wait(LOOK_S)
         return seen
 
-    def _stream(self, caller: Caller, rpc_id: RpcId, seen: Seen) -> Response:
-        place = ExitStack()
-        place.enter_context(self._house.streams.place(caller.owner, seen.view.task_id))
-        return StreamingResponse(
-            self._frames(caller, rpc_id, seen.view, seen.task, place),
-            media_type="text/event-stream",
-            headers=SSE_HEADERS,
-        )
+    def _stream(self, caller: Caller, rpc_id: RpcId, seen: Seen, place: ExitStack) -> Response:
+        """A stream in the place that it has been given, which it keeps until its end."""
+        place.enter_context(self._house.streams.of_task(seen.view.task_id))
+        lasts_s = self._house.settings.stream_max_s + LAST_WORDS_S
+        return _Stream(self._frames(caller, rpc_id, seen.view, seen.task), place.pop_all(), lasts_s)
 
-    async def _frames(
-        self, caller: Caller, rpc_id: RpcId, view: View, task: Json, place: ExitStack
-    ) -> AsyncIterator[str]:
+    async def _frames(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> AsyncIterator[str]:
         """The task, then only what came after it; closing this changes nothing."""
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._house.settings.stream_max_s
-        with place, self._db.bell.listen(f"view:{view.task_id}") as ear:
+        with self._db.bell.listen(f"view:{view.task_id}") as ear:
             yield _frame(rpc_id, {"task": task})
             pinged = loop.time()
             while not view.ended:

@@ -5,7 +5,7 @@ A value that is handed around; it starts and stops nothing (`web/app.py` does) a
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -121,17 +121,24 @@ class Streams:
         return Capacity(getattr(self._settings, setting), "STREAM_LIMIT_REACHED", f"OUTRIDER_{setting.upper()}")
 
     @contextmanager
-    def place(self, owner: str, task_id: str) -> Iterator[None]:
-        """A place for one stream. Raises `STREAM_LIMIT_REACHED` naming which limit it is."""
-        keys = {("max_streams_per_user", owner), ("max_streams_per_task", task_id)}
-        user, task = (self._kept.setdefault(key, self._capacity(key[0])) for key in sorted(keys, reverse=True))
+    def of_user(self, owner: str) -> Iterator[None]:
+        """A place among all streams and those of a user. Raises `STREAM_LIMIT_REACHED` naming which limit it is."""
+        with self._all.place(), self._place("max_streams_per_user", owner):
+            yield
+
+    def of_task(self, task_id: str) -> AbstractContextManager[None]:
+        """A place among the streams of a task, beside that of its user. Raises like `of_user`."""
+        return self._place("max_streams_per_task", task_id)
+
+    @contextmanager
+    def _place(self, setting: str, of: str) -> Iterator[None]:
+        capacity = self._kept.setdefault((setting, of), self._capacity(setting))
         try:
-            with self._all.place(), user.place(), task.place():
+            with capacity.place():
                 yield
         finally:
-            for key in keys:
-                if key in self._kept and not self._kept[key].taken:
-                    del self._kept[key]
+            if not capacity.taken:
+                self._kept.pop((setting, of), None)
 
     @property
     def open(self) -> int:
