@@ -65,6 +65,15 @@ async def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
             await asyncio.sleep(0.001)
 
 
+async def comes_true(db: Database, sql: str, timeout_s: float = 10, **params: Any) -> None:
+    """Waits until the first column of the first row is so."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            if await value(db, sql, **params):
+                return
+            await asyncio.sleep(0.002)
+
+
 async def rows(db: Database, sql: str, **params: Any) -> list[dict[str, Any]]:
     return [dict(row) for row in await db.read(Tx.q, sql, **params)]
 
