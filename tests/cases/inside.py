@@ -164,6 +164,16 @@ class Inside(Server):
         (row, *_) = self.wait(lambda: self.rows(sql, kind=kind, now=self._now()))
         self.pass_time((row["due_at"] - self._now()) / 1e6)
 
+    def queue_again(self, *kinds: str) -> None:
+        """What a crash between the work and its recording leaves behind: runs whose work is done, and that are queued."""
+
+        def queued(tx: Tx) -> None:
+            for kind in kinds:
+                assert tx.x("update runs set state = 'queued', ended_at = null where kind = :kind", kind=kind)
+            tx.ring("runs")
+
+        self.write(queued)
+
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = 20) -> T:
         """Runs a coroutine where the Outrider runs."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout)

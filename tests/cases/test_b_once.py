@@ -59,17 +59,6 @@ def handled_twice(outrider: Inside) -> None:
     outrider.around = around
 
 
-def run_again(outrider: Inside, *kinds: str) -> None:
-    """What a crash between the work and its recording leaves behind: runs that were worked on and are queued again."""
-
-    def queued_again(tx):
-        for kind in kinds:
-            assert tx.x("update runs set state = 'queued', ended_at = null where kind = :kind", kind=kind)
-        tx.ring("runs")
-
-    outrider.write(queued_again)
-
-
 def test_S13_however_often_an_end_is_reported_and_handled_it_is_told_once(
     inside: MakeInside, model: ScriptedModel
 ) -> None:
@@ -96,7 +85,7 @@ def test_S13_however_often_an_end_is_reported_and_handled_it_is_told_once(
         assert [data["id"] for data in completed] == [sent]
 
     is_as_it_was()
-    run_again(outrider, "report", "nudge")
+    outrider.queue_again("report", "nudge")
     is_as_it_was()
     for _ in range(2):
         outrider.restart()
