@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from background.database import Database, Tx
+from background.database import Database, Row, Tx
 from background.errors import StorageUnavailable
 from background.results import Result, read
 from background.states import TASK, ended
@@ -158,6 +158,17 @@ def after(tx: Tx, task_id: str, revision: int) -> list[Event]:
         )
         for row in rows
     ]
+
+
+def behind(tx: Tx) -> Row:
+    """How many tasks the read side is behind for, and since when: count, oldest_at."""
+    row = tx.one(
+        "select count(distinct u.task_id) as count, min(r.at) as oldest_at from unprojected u "
+        "join revisions r on r.task_id = u.task_id left join views v on v.task_id = u.task_id "
+        "where r.revision > coalesce(v.revision, 0)"
+    )
+    assert row is not None
+    return row
 
 
 async def run_projector(db: Database, poll_s: float = 1.0) -> None:

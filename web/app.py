@@ -255,6 +255,8 @@ async def _serve(settings: Settings, worker: bool) -> None:
             server = _Server(_config(outrider.app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
+            for problem in await health.problems(outrider.house):
+                log.warning(problem)
             await stop.wait()
             await outrider.stop()
             server.should_exit = True

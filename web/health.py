@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import delivery, queue, tasks, worker
+from background import delivery, journal, queue, tasks, worker
 from background.database import Row, Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
@@ -24,11 +24,11 @@ def _snapshot(tx: Tx) -> dict[str, Any]:
         "workers": worker.live(tx),
         "queue": queue.depth(tx),
         "undelivered": delivery.undelivered(tx),
-        "unprojected": tx.value("select count(*) from unprojected"),
+        "unprojected": journal.behind(tx),
     }
 
 
-async def _problems(house: House) -> list[str]:
+async def problems(house: House) -> list[str]:
     """What keeps this server from doing its work, in words."""
     found = []
     try:
@@ -49,9 +49,9 @@ async def _problems(house: House) -> list[str]:
 async def status(call: Call) -> dict[str, Any]:
     house = call.house
     seen = await call.db.read(_snapshot)
-    problems = await _problems(house)
+    found = await problems(house)
     return {
-        "live": not any(line.startswith("WORKER_UNAVAILABLE") for line in problems),
+        "live": not any(line.startswith("WORKER_UNAVAILABLE") for line in found),
         "workers": [_worker_json(row) for row in seen["workers"]],
         "queue": [{**dict(row), "oldest_due_at": rfc3339_or_none(row["oldest_due_at"])} for row in seen["queue"]],
         "undelivered": {
@@ -60,7 +60,7 @@ async def status(call: Call) -> dict[str, Any]:
         },
         "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},
         "settings": house.settings.model_dump(mode="json"),
-        "problems": [*problems, *filter(None, [house.waits.warning])],
+        "problems": [*found, *filter(None, [house.waits.warning])],
     }
 
 
@@ -87,7 +87,7 @@ def routes(house: House) -> list[BaseRoute]:
         return JSONResponse({"alive": True})
 
     async def readyz(request: Request) -> Response:
-        ready = not await _problems(house)
+        ready = not await problems(house)
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
@@ -104,7 +104,7 @@ def routes(house: House) -> list[BaseRoute]:
 
 
 def _metrics(house: House, seen: dict[str, Any]) -> str:
-    oldest = seen["undelivered"]["oldest_at"]
+    oldest, lagging = seen["undelivered"]["oldest_at"], seen["unprojected"]["oldest_at"]
     lines = [
         *_gauge("outrider_workers_live", "Workers heard from in time.", sum(row["live"] for row in seen["workers"])),
         *_gauge("outrider_undelivered", "Ended jobs that wait to be told.", seen["undelivered"]["count"]),
@@ -113,7 +113,12 @@ def _metrics(house: House, seen: dict[str, Any]) -> str:
             "Age of the oldest of them.",
             0 if oldest is None else (seen["now"] - oldest) / 1e6,
         ),
-        *_gauge("outrider_unprojected_tasks", "Tasks whose view is behind.", seen["unprojected"]),
+        *_gauge("outrider_unprojected_tasks", "Tasks whose view is behind.", seen["unprojected"]["count"]),
+        *_gauge(
+            "outrider_projector_lag_seconds",
+            "Age of the oldest change that no view shows yet.",
+            0 if lagging is None else (seen["now"] - lagging) / 1e6,
+        ),
         *_gauge("outrider_waiting_requests", "Blocking sends that wait.", house.waiting.taken),
         *_gauge("outrider_streams", "Open A2A streams.", house.streams.open),
         "# HELP outrider_runs Unfinished runs by kind and state.",
