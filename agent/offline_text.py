@@ -190,7 +190,8 @@ def read_hits(result: str) -> list[Hit]:
         snippet = _HEADING_MARK.sub("", snippet if end is not None else _FRAME.sub("", snippet.rstrip()))
         origin = _ORIGIN.search(title[1])
         heading = title[1][: origin.start()] if origin else title[1]
-        hits.append(Hit(heading.strip(), origin[1].removeprefix("source").strip() if origin else "", snippet.strip()))
+        source = origin[1].removeprefix("source").strip() if origin else ""
+        hits.append(Hit(*(unescape(text.strip()) for text in (heading, source, snippet))))
     return hits
 
 
@@ -280,5 +281,5 @@ def _tags(block: str) -> Iterator[tuple[str, str]]:
 
 
 def unescape(text: str) -> str:
-    """Undoes what a notification does to text, in the order that leaves an escaped escape alone."""
+    """Undoes what notifications and search results do to text, in the order that leaves an escaped escape alone."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

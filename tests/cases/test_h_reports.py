@@ -145,7 +145,13 @@ class InParts(WrapperModel):
 def test_S64_a_final_answer_in_several_parts_is_kept_with_all_of_them_in_order(
     inside: MakeInside, model: ScriptedModel
 ) -> None:
-    parts = (TextPart(LONG), ThinkingPart("Is that all?"), TextPart("Second part."), ThinkingPart("Yes."), TextPart("End."))
+    parts = (
+        TextPart(LONG),
+        ThinkingPart("Is that all?"),
+        TextPart("Second part."),
+        ThinkingPart("Yes."),
+        TextPart("End."),
+    )
     outrider = inside(instead=InParts(openai_model(model.base_url), *parts))
     model.rules([briefing()])
     outrider.ask("s64p", "hello")
@@ -207,5 +213,11 @@ def test_S67_a_failure_comes_with_its_cause_and_without_its_secrets(
     told = [shown["error"]["message"], block["reason"], task["status"]["message"]["parts"][0]["text"]]
     assert all(cause in message and str(status) in message for message in told), told
     if secret:
-        everything = [*told, str(shown), str(server.messages(session)), server.log(), *(r.text for r in model.requests())]
+        everything = [
+            *told,
+            str(shown),
+            str(server.messages(session)),
+            server.log(),
+            *(r.text for r in model.requests()),
+        ]
         assert not any(secret in text for text in everything)
