@@ -55,9 +55,25 @@ class Connection:
 
 
 @contextmanager
-def transaction(db: apsw.Connection) -> Iterator[None]:
-    """All or nothing for what changes, one moment's view for what reads. For functions that `run` runs."""
-    with db:
+def transaction(db: apsw.Connection, begin: str = "begin immediate") -> Iterator[None]:
+    """All or nothing. For functions that `run` runs.
+
+    Not apsw's own `with db`: that keeps Python's lock while it commits, so the event loop would wait for the disk.
+    """
+    db.execute(begin)
+    try:
+        yield
+        db.execute("commit")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("rollback")
+        raise
+
+
+@contextmanager
+def snapshot(db: apsw.Connection) -> Iterator[None]:
+    """One moment's view for all that is read inside."""
+    with transaction(db, "begin"):
         yield
 
 
@@ -93,7 +109,6 @@ def _prepare(db: apsw.Connection, path: Path) -> None:
     with _locked(path.with_name(path.name + ".lock")):
         db.execute("pragma journal_mode = wal").fetchall()
         db.execute("pragma synchronous = full; pragma foreign_keys = on; pragma secure_delete = on").fetchall()
-        db.transaction_mode = "IMMEDIATE"
         with transaction(db):
             version = db.pragma("user_version")
             if version > VERSION:

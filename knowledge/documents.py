@@ -147,12 +147,10 @@ def checkpoint(db: apsw.Connection) -> bool:
     wait_ms = db.pragma("busy_timeout")
     db.set_busy_timeout(CHECKPOINT_WAIT_MS)
     try:
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:
-        return False
+        busy, _, _ = db.execute("pragma wal_checkpoint(truncate)").get
     finally:
         db.set_busy_timeout(wait_ms)
-    return True
+    return not busy
 
 
 def page(db: apsw.Connection, filters: dict[str, Any], limit: int) -> Page:

@@ -15,7 +15,7 @@ import apsw
 
 from knowledge import query, trust
 from knowledge.backend import Hit, StoreFailed
-from knowledge.connection import rows, transaction
+from knowledge.connection import rows, snapshot
 from knowledge.documents import CHUNK_BITS, document_id
 from knowledge.query import Question, Tokenize
 
@@ -84,7 +84,7 @@ def search(db: apsw.Connection, text: str, scope: Scope, limit: int) -> list[Hit
     """At most `limit` documents, the best first, each with its best chunk's snippet."""
     tokenize = _tokenizer(db)
     question = query.read(text, tokenize)
-    with transaction(db):
+    with snapshot(db):
         best = _first_of_each(_found(db, question, scope), limit)
         if not best:
             _must_answer(db, tokenize)
