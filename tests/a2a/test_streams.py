@@ -159,3 +159,14 @@ def test_f057_the_limit_of_all_streams_names_itself(impatient: Server, model: Sc
     assert wire.told(answer) == (503, -32000, "STREAM_LIMIT_REACHED")
     assert wire.info(answer) == {"limit": "OUTRIDER_MAX_STREAMS"}
     model.open("g")
+
+
+def test_f061_a_reader_that_reads_nothing_holds_up_nobody_and_loses_its_place_in_the_end(impatient: Server) -> None:
+    """Its answer is larger than all buffers between; the only stream there is room for is free again after its time."""
+    sent = message(parts=[{"data": "X" * 3_500_000}])
+    with wire.torn(impatient, "SendStreamingMessage", sent):
+        impatient.wait(lambda: "outrider_streams 1\n" in impatient.http.get("/metrics").text)
+        assert answer_of(wire.send(impatient, message("meanwhile"))) == "meanwhile"
+        impatient.wait(lambda: "outrider_streams 0\n" in impatient.http.get("/metrics").text)
+    task = wire.start(impatient, sent)
+    assert impatient.ended(task["id"])["status"]["state"] == COMPLETED

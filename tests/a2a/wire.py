@@ -154,7 +154,10 @@ def torn(server: Server, method: str, sent: Json, read: int = 0) -> Iterator[Non
         headers=VERSION,
     )
     head = "\r\n".join(f"{name}: {value}" for name, value in request.headers.items())
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+    with socket.socket() as client:
+        client.settimeout(20)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # what it does not read stays with the server
+        client.connect(("127.0.0.1", server.port))
         client.sendall(f"POST /a2a HTTP/1.1\r\n{head}\r\n\r\n".encode() + request.read())
         while read > 0:
             read -= len(client.recv(read))
