@@ -121,11 +121,13 @@ class Job:
 
 _SELECT = (
     "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
-    "coalesce(d.tries, 0) as delivery_tries, d.last_error as delivery_error, d.notified_at, "
+    "coalesce(d.tries, r.tries, 0) as delivery_tries, coalesce(d.last_error, r.last_error) as delivery_error, d.notified_at, "
     "coalesce(t.requests, 0) as requests, coalesce(t.input_tokens, 0) as input_tokens, "
     "coalesce(t.output_tokens, 0) as output_tokens, coalesce(t.tool_calls, 0) as tool_calls from jobs j "
     "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
-    "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts"
+    "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts "
+    # Until it is dispatched it is its own post that is tried, and may say why it waits.
+    "left join runs r on r.key = 'dispatch:' || j.id || ':' || j.attempts and r.ended_at is null and r.last_error is not null"
 )
 
 

@@ -171,7 +171,9 @@ def limits_of(settings: Settings) -> Limits:
 def saying(deltas: Deltas) -> Callable[[Turn, str], None]:
     def say(turn: Turn, piece: str) -> None:
         if turn.job is None:
-            deltas.publish(turn.task.owner, {"session": turn.session.id, "task_id": turn.task.id, "text": piece})
+            about = {"session": turn.session.id, "task_id": turn.task.id}
+            cause = {"origin": turn.task.origin, "trigger": turn.task.cause}
+            deltas.publish(turn.task.owner, {**about, **cause, "text": piece})
 
     return say
 
@@ -183,7 +185,8 @@ async def _not_found(request: object, error: Exception) -> JSONResponse:
         if status == 405
         else ("NOT_FOUND", "There is nothing here.")
     )
-    return JSONResponse({"error": {"code": code, "message": message, "details": {}}}, status)
+    allowed = getattr(error, "headers", None)  # a 405 says which methods there are
+    return JSONResponse({"error": {"code": code, "message": message, "details": {}}}, status, allowed)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

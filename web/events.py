@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from background import events, sessions
 from background.database import Row, Tx
 from web.door import Call, door
-from web.house import House
+from web.house import Delta, House
 from web.paging import bad
 
 PING_S = 15.0
@@ -34,6 +34,8 @@ async def stream(call: Call) -> Response:
     newest, oldest = await call.db.read(lambda tx: (events.newest(tx), events.oldest(tx)))
     last = newest if given is None else int(given)
     reset = given is not None and (last > newest or (last < oldest - 1))
+    if call.request.method == "HEAD":  # whoever asks so reads no body, and would wait for the end of one that has none
+        return Response(media_type="text/event-stream", headers=HEADERS)
     return StreamingResponse(
         _frames(call.house, call.owner, newest if reset else last, session, uid, reset),
         media_type="text/event-stream",
@@ -48,11 +50,11 @@ def _uid(tx: Tx, owner: str, session: str) -> str:
 async def _frames(
     house: House, owner: str, last: int, session: str | None, uid: str | None, reset: bool
 ) -> AsyncIterator[str]:
-    deltas: deque[dict[str, str]] = deque(maxlen=PREVIEW)
+    deltas: deque[Delta] = deque(maxlen=PREVIEW)
     loop = asyncio.get_running_loop()
     with house.db.bell.listen("events") as ear:
 
-        def hear(of: str, data: dict[str, str]) -> None:
+        def hear(of: str, data: Delta) -> None:
             if of == owner and session in (None, data["session"]):
                 deltas.append(data)
                 ear.hear()

@@ -19,6 +19,9 @@ from web.settings import Settings
 STOPPING = "This server is stopping; send it again to the next one."
 
 
+Delta = dict[str, str | None]  # session, task_id, origin, trigger, text
+
+
 class Capacity:
     """So many at once, and one more is refused with `reason` and the setting's name."""
 
@@ -41,14 +44,14 @@ class Deltas:
     """Pieces of text as they come, for the consoles that are connected to this process. Nobody waits for a slow one."""
 
     def __init__(self) -> None:
-        self._listeners: set[Callable[[str, dict[str, str]], None]] = set()
+        self._listeners: set[Callable[[str, Delta], None]] = set()
 
-    def publish(self, owner: str, data: dict[str, str]) -> None:
+    def publish(self, owner: str, data: Delta) -> None:
         for listener in tuple(self._listeners):
             listener(owner, data)
 
     @contextmanager
-    def heard_by(self, listener: Callable[[str, dict[str, str]], None]) -> Iterator[None]:
+    def heard_by(self, listener: Callable[[str, Delta], None]) -> Iterator[None]:
         self._listeners.add(listener)
         try:
             yield
