@@ -73,12 +73,14 @@ def close(tx: Tx, batch_id: str) -> None:
 
 
 def check(tx: Tx, batch_id: str) -> bool:
-    """Fire if the batch is closed and nobody is out."""
+    """Fire if the batch is closed and nobody is out, or if its deadline has passed and found nothing to tell."""
     complete = tx.one(
-        "select 1 from batches where id = :batch and closed_at is not null and not exists (select 1 from members m "
+        "select 1 from batches where id = :batch and ((generation = 0 and first_end_at <= :overdue) or "
+        "(closed_at is not null and not exists (select 1 from members m "
         "left join deliveries d on d.job_id = m.job_id and d.attempt = m.attempt "
-        "where m.batch_id = :batch and m.withdrawn = 0 and d.ready_at is null)",
+        "where m.batch_id = :batch and m.withdrawn = 0 and d.ready_at is null)))",
         batch=batch_id,
+        overdue=tx.now - tx.limits.batch_join_timeout,
     )
     return complete is not None and fire(tx, batch_id)
 
