@@ -1,0 +1,408 @@
+"""The join: what one turn sent out comes back together, once; at the deadline what is there; stragglers as a next generation."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from background import batches, jobs, queue, terminal
+from background.database import Database, Tx
+from background.errors import Fault
+from background.limits import SECOND
+from tests.background.factories import (
+    OWNER,
+    Fan,
+    Out,
+    at_work,
+    briefing,
+    brought_to_end,
+    ended_job,
+    ends,
+    fan,
+    fresh,
+    nudged,
+    nudges,
+    reported,
+    running,
+    sent_by_api,
+    sent_out,
+    settled,
+    submitted,
+    take,
+    taken_up,
+)
+from tests.background.story import opened, rows, story, value, within
+from tests.support.clock import Clock
+
+DEADLINE_S = 900
+
+
+async def told_by(db: Database, key: str) -> list[str]:
+    """The jobs that a nudge of this key tells of."""
+    batch, _, generation = key.removeprefix("nudge:").rpartition(":")
+    return await db.read(batches.generation_of, batch, int(generation))
+
+
+async def counts(db: Database, sent: Fan) -> list[dict[str, int]]:
+    """What each join of a batch counted."""
+    _, _, joins = await db.read(batches.get, OWNER, sent.batch)
+    return [join["counts"] for join in joins]
+
+
+def ids(*outs: Out) -> list[str]:
+    return sorted(out.job.id for out in outs)
+
+
+async def deadline(db: Database, batch: str) -> None:
+    """The batch's deadline run is worked on, as soon as it is due."""
+
+    def work(tx: Tx) -> None:
+        run = take(tx, "key", f"join:{batch}")
+        queue.finish(tx, run)
+        batches.past_deadline(tx, batch)
+
+    await db.write(work)
+
+
+# -- together
+
+
+@story
+async def test_a_batch_fires_once_when_the_last_of_it_may_be_told(db: Database) -> None:
+    """S31."""
+    sent = await fan(db, 7)
+    for out in sent.outs[:6]:
+        await ends(db, out, "completed")
+        assert await nudges(db) == []
+    await ends(db, sent.outs[6], "failed")
+    assert await nudges(db) == [f"nudge:{sent.batch}:1"]
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs)
+    assert await counts(db, sent) == [{"completed": 6, "failed": 1}]
+
+
+@story
+async def test_an_end_is_not_told_before_its_report_is_done(db: Database) -> None:
+    """A pointer at an index that never ran is worse than none."""
+    sent = await fan(db, 1)
+    await settled(db, sent.outs[0].turn)
+    assert await nudges(db) == []
+    await reported(db, sent.outs[0].job)
+    assert len(await nudges(db)) == 1
+
+
+@story
+async def test_a_fast_first_member_never_fires_before_its_siblings_exist(db: Database) -> None:
+    """S32: the batch is open for as long as the turn that sends out may send out more."""
+    turn = await running(db)
+    (first,) = await sent_out(db, turn, "a")
+    await brought_to_end(db, first)
+    assert await nudges(db) == []
+    second, third = await sent_out(db, turn, "b", "c")
+    await brought_to_end(db, second)
+    await settled(db, turn)
+    assert await nudges(db) == []
+    await brought_to_end(db, third)
+    assert await nudges(db) == [f"nudge:{turn.task.id}:1"]
+    assert await told_by(db, f"nudge:{turn.task.id}:1") == sorted(job.id for job in (first, second, third))
+
+
+@pytest.mark.parametrize("state", ["completed", "failed", "canceled"])
+@story
+async def test_however_the_sending_turn_ends_its_batch_closes(db: Database, state: str) -> None:
+    """S58: canceling a turn does not touch its jobs, and they are told."""
+    sent = await fan(db, 1, closed=False)
+    await ends(db, sent.outs[0])
+    assert await nudges(db) == []
+    if state == "canceled":
+        await db.write(terminal.cancel_task, sent.turn.task, "user")
+    else:
+        await settled(db, sent.turn, state)
+    assert await nudges(db) == [f"nudge:{sent.batch}:1"]
+
+
+@story
+async def test_when_all_fail_at_once_it_fires_at_once(db: Database) -> None:
+    """S35."""
+    sent = await fan(db, 4)
+    await asyncio.gather(*(settled(db, out.turn, "failed") for out in sent.outs))
+    await asyncio.gather(*(reported(db, out.job) for out in sent.outs))
+    assert await counts(db, sent) == [{"failed": 4}]
+    assert len(await nudges(db)) == 1
+
+
+@story
+async def test_a_batch_holds_no_job_of_another_back(db: Database) -> None:
+    sent = await fan(db, 2)
+    alone = await ended_job(db)
+    assert await nudges(db) == [f"nudge:{alone.batch_id}:1"]
+    assert await told_by(db, f"nudge:{alone.batch_id}:1") == [alone.id]
+    await ends(db, sent.outs[0])
+    assert len(await nudges(db)) == 1
+
+
+@story
+async def test_a_list_from_outside_a_turn_is_closed_from_its_first_moment(db: Database) -> None:
+    one, two = await sent_by_api(db, "one", "two")
+    await brought_to_end(db, one)
+    assert await nudges(db) == []
+    await brought_to_end(db, two)
+    assert await nudges(db) == [f"nudge:{one.batch_id}:1"]
+
+
+# -- once
+
+
+@story
+async def test_who_settles_at_the_same_moment_as_another_does_not_fire_a_second_time(
+    db: Database, clock: Clock
+) -> None:
+    """The key (batch, generation) is the claim: through two processes, in any order, with the deadline beside it."""
+    async with opened(db.path, clock) as other:
+        for _ in range(25):
+            sent = await fan(db, 3)
+            await asyncio.gather(*(settled(db, out.turn) for out in sent.outs))
+            homes = [db, other, db]
+            await asyncio.gather(
+                *(home.write(jobs.report_done, out.job.id, 1) for home, out in zip(homes, sent.outs, strict=True)),
+                *(home.write(batches.check, sent.batch) for home in (other, db)),
+                other.write(batches.past_deadline, sent.batch),
+            )
+            told = [key for key in await nudges(db) if sent.batch in key]
+            members = Counter([job for key in told for job in await told_by(db, key)])
+            assert members == Counter(out.job.id for out in sent.outs)
+
+
+@story
+async def test_a_report_that_is_done_twice_fires_once(db: Database) -> None:
+    """S13."""
+    job = await ended_job(db)
+    before = await rows(db, "select * from runs order by id")
+    for _ in range(3):
+        await db.write(jobs.report_done, job.id, 1)
+        await db.write(batches.check, job.batch_id)
+    assert await rows(db, "select * from runs order by id") == before
+
+
+@story
+async def test_a_nudge_that_was_posted_is_noted_on_its_join_for_good(db: Database) -> None:
+    job = await ended_job(db)
+    task = await nudged(db, f"nudge:{job.batch_id}:1")
+    await db.write(batches.nudged, job.batch_id, 1, "another")
+    _, _, joins = await db.read(batches.get, OWNER, job.batch_id)
+    assert [join["task_id"] for join in joins] == [task.id]
+
+
+# -- the deadline
+
+
+@within(batch_join_timeout=DEADLINE_S * SECOND)
+async def test_at_the_deadline_what_is_there_is_told_and_the_rest_comes_as_the_next_generation(
+    db: Database, clock: Clock
+) -> None:
+    """S33, S34: one hangs; its siblings' work is neither lost nor held up, and not told again when it comes."""
+    sent = await fan(db, 5)
+    for out in sent.outs[:3]:
+        await ends(db, out)
+    await ends(db, sent.outs[3], "failed")
+    clock.advance(DEADLINE_S - 1)
+    assert await nudges(db) == []
+    clock.advance(1)
+    await deadline(db, sent.batch)
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs[:4])
+    assert await counts(db, sent) == [{"completed": 3, "failed": 1, "out": 1}]
+    turn, told = await briefing(db, f"nudge:{sent.batch}:1")
+    assert sorted(told) == ids(*sent.outs[:4])
+    await settled(db, turn)
+    await ends(db, sent.outs[4])
+    assert await nudges(db) == [f"nudge:{sent.batch}:2"]
+    assert (await briefing(db, f"nudge:{sent.batch}:2"))[1] == ids(sent.outs[4])
+    assert await counts(db, sent) == [{"completed": 3, "failed": 1, "out": 1}, {"completed": 4, "failed": 1}]
+
+
+@within(batch_join_timeout=DEADLINE_S * SECOND)
+async def test_the_deadline_counts_from_the_first_end(db: Database, clock: Clock) -> None:
+    sent = await fan(db, 3)
+    clock.advance(5000)
+    await ends(db, sent.outs[0])
+    clock.advance(100)
+    await ends(db, sent.outs[1])
+    due = await value(db, "select due_at from runs where kind = 'join'")
+    assert due == clock() + (DEADLINE_S - 100) * SECOND
+    assert await value(db, "select count(*) from runs where kind = 'join'") == 1
+
+
+@within(batch_join_timeout=DEADLINE_S * SECOND)
+async def test_a_deadline_behind_a_join_does_nothing(db: Database, clock: Clock) -> None:
+    sent = await fan(db, 2)
+    for out in sent.outs:
+        await ends(db, out)
+    clock.advance(DEADLINE_S)
+    await deadline(db, sent.batch)
+    assert await nudges(db) == [f"nudge:{sent.batch}:1"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@within(batch_join_timeout=DEADLINE_S * SECOND)
+async def test_an_end_whose_report_is_done_only_behind_the_deadline_is_told_then(
+    db: Database, clock: Clock, closed: bool
+) -> None:
+    """The index failed just then, or nobody worked: the deadline found nothing to tell, and is not forgotten."""
+    sent = await fan(db, 2, closed=closed)
+    await settled(db, sent.outs[0].turn)
+    clock.advance(DEADLINE_S)
+    await deadline(db, sent.batch)
+    assert await nudges(db) == []
+    clock.advance(5)
+    await reported(db, sent.outs[0].job)
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0])
+    assert await counts(db, sent) == [{"completed": 1, "out": 1}]
+    if not closed:
+        await settled(db, sent.turn)
+    await ends(db, sent.outs[1])
+    assert await told_by(db, f"nudge:{sent.batch}:2") == ids(sent.outs[1])
+
+
+# -- what is not told
+
+
+@story
+async def test_what_its_user_canceled_alone_starts_no_turn(db: Database) -> None:
+    """S57; the user's next turn carries the fact once."""
+    sent = await fan(db, 2)
+    for out in sent.outs:
+        await db.write(terminal.cancel_job, out.job, "user")
+        await reported(db, out.job)
+    assert await nudges(db) == []
+    assert await counts(db, sent) == []
+    turn = await running(db, "what happened?")
+    assert sorted(await taken_up(db, turn)) == ids(*sent.outs)
+    await settled(db, turn)
+    assert await taken_up(db, await running(db)) == []
+
+
+@pytest.mark.parametrize("by", ["agent", "plugin"])
+@story
+async def test_what_another_canceled_is_news_to_its_user(db: Database, by: str) -> None:
+    sent = await fan(db, 1)
+    await db.write(terminal.cancel_job, sent.outs[0].job, by)
+    await reported(db, sent.outs[0].job)
+    assert len(await nudges(db)) == 1
+
+
+@story
+async def test_one_that_its_user_canceled_is_told_beside_what_ended_otherwise(db: Database) -> None:
+    """S37."""
+    sent = await fan(db, 2)
+    await db.write(terminal.cancel_job, sent.outs[0].job, "user")
+    await reported(db, sent.outs[0].job)
+    assert await nudges(db) == []
+    await ends(db, sent.outs[1])
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs)
+    assert await counts(db, sent) == [{"canceled": 1, "completed": 1}]
+
+
+@story
+async def test_what_a_user_s_own_turn_took_up_is_not_told_again(db: Database) -> None:
+    sent = await fan(db, 2)
+    await ends(db, sent.outs[0])
+    early = await running(db, "any news?")
+    assert await taken_up(db, early) == ids(sent.outs[0])
+    await settled(db, early)
+    await ends(db, sent.outs[1])
+    assert (await briefing(db, f"nudge:{sent.batch}:1"))[1] == ids(sent.outs[1])
+
+
+@story
+async def test_a_user_s_turn_that_took_up_everything_leaves_nothing_for_a_nudge(db: Database) -> None:
+    sent = await fan(db, 2, closed=False)
+    await ends(db, sent.outs[0])
+    await ends(db, sent.outs[1])
+    await taken_up(db, sent.turn)
+    await settled(db, sent.turn)
+    assert await nudges(db) == []
+    assert {(await fresh(db, out.job)).delivery for out in sent.outs} == {"delivered"}
+
+
+@story
+async def test_a_held_member_waits_for_its_batch_in_a_turn_that_outrider_began(db: Database) -> None:
+    """Ruled: only a turn of the user's takes a held member early."""
+    sent = await fan(db, 2)
+    await ends(db, sent.outs[0])
+    alone = await ended_job(db)
+    turn, told = await briefing(db, f"nudge:{alone.batch_id}:1")
+    assert told == [alone.id]
+    await settled(db, turn)
+    assert (await fresh(db, sent.outs[0].job)).delivery == "pending"
+    assert await taken_up(db, await running(db)) == ids(sent.outs[0])
+
+
+# -- retries
+
+
+@story
+async def test_a_retry_of_a_held_member_leaves_the_batch_s_join_to_the_others(db: Database) -> None:
+    sent = await fan(db, 3)
+    await ends(db, sent.outs[0])
+    await ends(db, sent.outs[1], "failed")
+    again = await db.write(jobs.retry, OWNER, sent.outs[1].job.id)
+    assert await nudges(db) == []
+    await ends(db, sent.outs[2])
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0], sent.outs[2])
+    assert await counts(db, sent) == [{"completed": 2, "failed": 1}]
+    await brought_to_end(db, again)
+    assert [key for key in await nudges(db) if again.id in key] == [f"nudge:{again.id}:2:1"]
+
+
+@story
+async def test_a_retry_of_the_last_one_that_was_waited_for_lets_the_others_be_told(db: Database) -> None:
+    sent = await fan(db, 2)
+    await ends(db, sent.outs[0])
+    await settled(db, sent.outs[1].turn, "failed")
+    await db.write(jobs.retry, OWNER, sent.outs[1].job.id)
+    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0])
+
+
+@story
+async def test_a_retry_of_one_that_was_told_is_told_once_more_for_its_own_attempt(db: Database) -> None:
+    """S06: a canceled first attempt does not use up the second's notice."""
+    job = await ended_job(db, "canceled")
+    again = await brought_to_end(db, await db.write(jobs.retry, OWNER, job.id))
+    (key,) = await nudges(db)
+    turn, told = await briefing(db, key)
+    assert told == [again.id]
+    await settled(db, turn)
+    assert (await fresh(db, again)).delivery == "delivered"
+    assert await taken_up(db, await running(db)) == []
+
+
+@story
+async def test_the_first_attempt_s_late_report_does_not_make_the_second_ready(db: Database) -> None:
+    (job,) = await sent_by_api(db)
+    out = await at_work(db, job)
+    await settled(db, out.turn, "failed")
+    again = await db.write(jobs.retry, OWNER, job.id)
+    await db.write(jobs.report_done, job.id, 1)
+    assert await nudges(db) == []
+    await settled(db, (await at_work(db, again)).turn)
+    assert await taken_up(db, await running(db)) == []
+    await reported(db, again)
+    assert len(await nudges(db)) == 1
+
+
+# -- looking
+
+
+@story
+async def test_another_s_batch_does_not_exist(db: Database) -> None:
+    sent = await fan(db, 1)
+    for owner, batch in (("bob", sent.batch), (OWNER, "nowhere")):
+        with pytest.raises(Fault, match="There is no such batch"):
+            await db.read(batches.get, owner, batch)
+
+
+@story
+async def test_a_turn_that_sent_nothing_out_has_no_batch(db: Database) -> None:
+    turn = await running(db)
+    await settled(db, turn)
+    await submitted(db)
+    assert await value(db, "select count(*) from batches") == 0
