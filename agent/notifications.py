@@ -79,14 +79,18 @@ def _leading_summary(report: str) -> str | None:
 
 
 def _whole_characters(text: str, limit: int) -> str:
-    """Cut before the character that would be split: its marks, joiners and tones belong to it."""
+    """Cut before the character that would be split: its marks, joiners and tones belong to it, and a flag is two."""
     while 0 < limit < len(text) and (_belongs_to_previous(text[limit]) or text[limit - 1] == "\u200d"):
+        limit -= 1
+    flags = re.search(r"[\U0001f1e6-\U0001f1ff]+\Z", text[:limit])
+    if flags and len(flags[0]) % 2:
         limit -= 1
     return text[:limit]
 
 
 def _belongs_to_previous(char: str) -> bool:
-    return bool(unicodedata.combining(char)) or char in "\u200d\ufe0f\ufe0e" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    joins = char in "\u200d\ufe0f\ufe0e" or "\U0001f3fb" <= char <= "\U0001f3ff" or "\U000e0020" <= char <= "\U000e007f"
+    return joins or unicodedata.category(char).startswith("M")
 
 
 def render(notices: Sequence[Notice], excerpt_chars: int, budget: int) -> Rendered:
@@ -133,6 +137,8 @@ def _crowded(notices: Sequence[Notice], room: int) -> Rendered:
     used += frame
     named = []
     for notice, line in list(zip(notices, lines, strict=True))[len(blocks) :]:
+        if not told and used + len(line) + 1 > room:
+            line = f"{notice.job_id} {notice.status}"  # one that no turn has room for would never be told
         if used + len(line) + 1 > room:
             break
         used += len(line) + 1

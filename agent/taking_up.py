@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from agent.notifications import Notice, Rendered, render
+from agent.notifications import Notice, Rendered, escape, render
 from background import delivery, jobs, queue, results, sessions, tasks, terminal
 from background.database import Row, Tx
 from background.queue import Run
@@ -82,17 +82,19 @@ def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     if taken is None:
         return []
     sessions.began_unattended(tx, task.session)
-    return [f"{taken.text}\n\n{text}"]
+    return [f"{taken.text}\n\n{escape(text)}"]  # a job's description in it is no more the system's than one in a block
 
 
 def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> str | None:
     """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded.
 
     The block is kept under the number and the nudge, for a resumed turn whose history lacks it: such a turn stands at
-    the same number again, and may find another nudge there. None if no nudge waits.
+    the same number again, and may find another nudge there. None if no nudge waits, or if there is too little room.
     """
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
+    if sessions.notified_chars(tx, task.id) > shape.notifications_chars // 2:
+        return None  # a turn of its own has more room
     nudges = tasks.waiting_nudges(tx, task.session)
     taken = _attach(tx, task, shape, fired_only=True) if nudges else None
     if taken is None:
@@ -113,12 +115,14 @@ def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered |
     if not rows:
         return None
     notices = [_notice(tx, row["job_id"], row["failed_turns"]) for row in rows]
-    rendered = render(notices, shape.excerpt_chars, shape.notifications_chars)
+    room = shape.notifications_chars - sessions.notified_chars(tx, task.id)
+    rendered = render(notices, shape.excerpt_chars, room)
     if not rendered.job_ids:
         return None
     for job_id in rendered.job_ids:
         delivery.attach(tx, task.id, job_id)
     sessions.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)
+    delivery.no_room(tx, task.id, [row["job_id"] for row in rows if row["job_id"] not in rendered.job_ids])
     return rendered
 
 

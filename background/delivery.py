@@ -108,6 +108,13 @@ def release(tx: Tx, task_id: str, why: str, *, nudge: bool) -> None:
         )
 
 
+def no_room(tx: Tx, task_id: str, job_ids: list[str]) -> None:
+    """A turn could not even name these: another one is begun for them."""
+    if job_ids:
+        rest = f"{task_id}.{job_ids[0]}"
+        queue.enqueue(tx, "nudge", f"nudge:rest:{rest}", params={"again": rest, "jobs": job_ids})
+
+
 def drop(tx: Tx, job_id: str, attempt: int, why: str) -> None:
     """An attempt that was not told and never will be: a later one takes its place."""
     tx.x(

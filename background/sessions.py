@@ -184,3 +184,11 @@ def noted_since_user(tx: Tx, session: str, text: str) -> bool:
             text=text,
         )
     )
+
+
+def notified_chars(tx: Tx, task_id: str) -> int:
+    """How many characters of notifications a turn has been given so far."""
+    return tx.value(
+        "select coalesce(sum(length(text)), 0) from messages where task_id = :task and kind = 'notification'",
+        task=task_id,
+    )

@@ -189,6 +189,55 @@ def test_S65_ten_long_reports_fit_one_turn_and_the_session_goes_on(server: Serve
     assert_told_once(server, "s65", *(one["id"] for one in jobs))
 
 
+def test_S65_ends_that_one_turn_has_no_room_to_name_are_told_by_further_ones(
+    inside: MakeInside, model: ScriptedModel
+) -> None:
+    """More jobs than fit the budget even as lines: none is lost, none is told twice, and nobody has to ask."""
+    outrider = inside(notifications_chars=1500)
+    model.rules([worker("s65 many .*", gate="end"), Rule(last_user="^hi$", text="Hello."), briefing()])
+    outrider.ask("s65m", "hello")
+    jobs = [{"prompt": f"s65 many {number}", "description": f"{number:02} ".ljust(200, "d")} for number in range(12)]
+    sent = [one["id"] for one in outrider.post("/api/background", session="s65m", jobs=jobs)["jobs"]]
+    model.open("end")
+    when_told(outrider, *sent)
+    when_quiet(outrider, "s65m")
+    told = [message for message in outrider.messages("s65m") if message["kind"] == "notification"]
+    assert all(len(message["text"]) <= 1500 for message in told) and len(told) > 1
+    assert sorted(job_id for message in told for job_id in message["job_ids"]) == sorted(sent)
+    assert_told_once(outrider, "s65m", *sent)
+    assert outrider.ask("s65m", "hi") == "Hello."
+
+
+def test_S65_what_comes_between_the_steps_of_a_turn_counts_against_its_one_budget(
+    inside: MakeInside, model: ScriptedModel
+) -> None:
+    """A turn that has been given much already leaves what comes next to a turn of its own."""
+    outrider = inside(notifications_chars=2500)
+    model.rules(
+        [
+            worker("s65 long (one|two)", LONG),
+            Rule(last_user="^s65 works$", gate="first", tool_calls=RECALL),
+            Rule(last_user="<task-notification>", times=1, gate="second", tool_calls=RECALL),
+            Rule(last_tool=AFTER_RECALL, text="Done."),
+            briefing(),
+        ]
+    )
+    turn = outrider.say("s65f", "s65 works")
+    model.held_at("first")
+    sent = []
+    for prompt, gate in (("s65 long one", "first"), ("s65 long two", "second")):
+        sent.append(outrider.spawn("s65f", prompt)["id"])
+        outrider.wait(lambda: len([m for m in outrider.messages("s65f") if m["kind"] == "nudge"]) == len(sent))
+        model.open(gate)
+        if gate == "first":
+            model.held_at("second")
+    outrider.ended(turn)
+    when_told(outrider, *sent)
+    when_quiet(outrider, "s65f")
+    assert_told_once(outrider, "s65f", *sent)
+    assert outrider.job(sent[0])["notified_in"] == turn != outrider.job(sent[1])["notified_in"]
+
+
 FAILURES = {
     "retry after": ("HTTP 429 retry after 120s", 429, "retry after 120s", ""),
     "a key": ("bad key sk-live-abc123 was refused", 401, "was refused", "sk-live-abc123"),
