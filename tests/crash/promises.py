@@ -248,10 +248,11 @@ def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
 
 
 def one_checkpoint_stays(seen: Seen, left: Left) -> Broken:
-    """Of a completed turn its transcript, of a failed one the last that it had."""
+    """Of a turn that answered its transcript, of another the last that it had."""
     for row in left.rows(
         "select t.id, t.state, group_concat(c.name) as names from checkpoints c join tasks t on t.id = c.task_id "
-        "group by t.id having count(*) > 1 or (t.state = 'completed' and names <> 'transcript')"
+        "join results r on r.task_id = t.id group by t.id "
+        "having count(*) > 1 or (t.state = 'completed' and r.artifacts <> '[]' and names <> 'transcript')"
     ):
         yield f"{row['state']} task {row['id']} has {row['names']}"
 

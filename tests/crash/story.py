@@ -183,7 +183,7 @@ class Story:
         return Seen(
             jobs={session: [self.server.job(job["id"]) for job in self.server.jobs(session)] for session in JOBS},
             messages=messages,
-            tasks={task_id: self.server.task(task_id) for task_id in turns},
+            tasks={task_id: self.server.ended(task_id) for task_id in turns},
             asked=self.model.requests(),
         )
 
