@@ -198,7 +198,7 @@ create table deliveries (
     check ((notified_at is not null) = (state = 'delivered'))
 ) without rowid;
 create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';
-create index deliveries_attached on deliveries (task_id) where state = 'attached';
+create index deliveries_of_task on deliveries (task_id) where task_id is not null;
 
 create table members (
     batch_id text not null references batches (id),
