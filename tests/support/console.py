@@ -3,9 +3,10 @@
 It holds no expectation of its own; what must be true is the tests' to say.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Dialog, Locator, Page, expect
+from playwright.sync_api import ConsoleMessage, Dialog, Locator, Page, Route, expect
 
 from tests.support.rules import Rule
 from tests.support.server import Server
@@ -84,6 +85,21 @@ class Console:
         self.page.mouse.move(box["x"] + 120, box["y"] + 10, steps=3)
         self.page.mouse.up()
 
+    def hold(self, addresses: str) -> list[Callable[[], None]]:
+        """Keeps the server's answers to such requests from the page; each is handed over when it is called."""
+        held: list[Callable[[], None]] = []
+
+        def keep(route: Route) -> None:
+            answer = route.fetch()
+            held.append(lambda: route.fulfill(response=answer))
+
+        self.page.route(addresses, keep)
+        return held
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Lets the page go on until this is so."""
+        self.server.wait(lambda: self.page.wait_for_timeout(10) or condition())
+
     def asked_for(self, part: str) -> int:
         """How many requests had this in their address."""
         return sum(part in url for url in self.requests)
@@ -117,9 +133,9 @@ def look(element: Locator) -> tuple[str, ...]:
 
 
 def send_out(server: Server, session: str, **jobs: str) -> dict[str, dict[str, Any]]:
-    """One batch in a new chat, by description (with `_` for blanks) and prompt. Returns the jobs by description."""
+    """One batch in a new chat: description=prompt. Returns the jobs by description."""
     server.post("/api/sessions", id=session)
-    specs = [{"description": name.replace("_", " "), "prompt": prompt} for name, prompt in jobs.items()]
+    specs = [{"description": name, "prompt": prompt} for name, prompt in jobs.items()]
     made = server.post("/api/background", session=session, jobs=specs)["jobs"]
     return {job["description"]: job for job in made}
 

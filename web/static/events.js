@@ -42,11 +42,9 @@ function connect(failures) {
   }
 }
 
-/** Nobody tells us of ends now: what ran is not known to run any more. */
+/** Nobody tells us of ends now: while this lasts, nothing is said to run. */
 function lose(failures) {
   state.lost = true;
-  state.turns.clear();
-  for (const session of state.sessions) session.running = false;
   if (failures === 2) loadSessions(); // where we are refused, the answer says why
   changed();
 }
