@@ -8,6 +8,7 @@ from pydantic_ai.models import Model
 
 from background.database import Clock
 from tests.cases.inside import Inside, Ticking, openai_model
+from tests.cases.stories import when_quiet
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 
@@ -38,6 +39,14 @@ def serving(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> I
 def server(request: pytest.FixtureRequest, serving: Callable[..., Server]) -> Server:
     """The file's server, with the file's `SETTINGS`. Its tests share it, each with sessions of its own."""
     return serving(**getattr(request.module, "SETTINGS", {}))
+
+
+@pytest.fixture(autouse=True)
+def calm(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves work behind that the next one on the same server would meet."""
+    yield
+    if "server" in request.fixturenames and not request.session.testsfailed:
+        when_quiet(request.getfixturevalue("server"))
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ def test_S02_an_end_whose_nudge_cannot_be_posted_is_told_once_posts_succeed(
 @pytest.fixture(scope="module")
 def mortal(serving: Callable[..., Server]) -> Server:
     """A server to be killed: what it leaves behind is taken over as soon as the next one starts."""
-    return serving(OUTRIDER_LEASE_S="2", OUTRIDER_JOB_TIMEOUT_S="1", OUTRIDER_MAX_ATTEMPTS="2")
+    return serving(OUTRIDER_LEASE_S="2", OUTRIDER_MAX_ATTEMPTS="2")
 
 
 def test_S03_a_briefing_that_was_killed_is_held_again_and_counts_only_when_it_has_settled(
@@ -262,37 +262,50 @@ def test_S06_a_canceled_first_attempt_does_not_use_up_the_notice_of_the_second(
     assert blocks_in(told["text"])[0]["status"] == "completed"
 
 
-def test_S07_every_unhappy_end_has_its_reason_and_is_told(mortal: Server, model: ScriptedModel) -> None:
-    """One hangs past its time, one loses its worker at every try, one meets a model that never has room."""
-    server = mortal
-    model.rules(
-        [
-            worker("s07 hangs", gate="never"),
-            worker("s07 loses its worker", gate="never"),
-            worker("s07 finds no room", status=429, text="slow down"),
-            briefing(),
-        ]
-    )
-    server.ask("s07", "hello")
-    lost = server.spawn("s07", "s07 loses its worker")["id"]
+UNHAPPY = {
+    "hangs past its time": ("TIMED_OUT", {"gate": "never"}),
+    "meets a model that never has room": ("MODEL_FAILED", {"status": 429, "text": "slow down"}),
+}
+
+
+@pytest.mark.parametrize("how", UNHAPPY)
+def test_S07_a_job_that_ends_without_output_has_its_reason_and_is_told(
+    inside: MakeInside, model: ScriptedModel, how: str
+) -> None:
+    reason, rule = UNHAPPY[how]
+    outrider = inside(job_timeout_s=1, max_attempts=2)
+    model.rules([worker("s07", **rule), briefing()])
+    outrider.ask("s07", "hello")
+    sent = outrider.spawn("s07", "s07")["id"]
+    if reason == "MODEL_FAILED":
+        outrider.pass_pause("job")
+    when_told(outrider, sent)
+    assert_told_as_failed(outrider, "s07", sent, reason)
+
+
+def test_S07_a_job_that_loses_its_worker_at_every_try_is_told(mortal: Server, model: ScriptedModel) -> None:
+    model.rules([worker("s07 loses its worker", gate="never"), briefing()])
+    mortal.ask("s07", "hello")
+    sent = mortal.spawn("s07", "s07 loses its worker")["id"]
     for tries in (1, 2):
         model.wait_for(lambda asked, tries=tries: len(worker_requests(model, "s07 loses its worker")) == tries)
-        server.kill()
-        server.start()
-    hung, limited = (server.spawn("s07", prompt)["id"] for prompt in ("s07 hangs", "s07 finds no room"))
-    when_told(server, lost, hung, limited)
+        mortal.kill()
+        mortal.start()
+    when_told(mortal, sent)
+    assert_told_as_failed(mortal, "s07", sent, "ATTEMPTS_EXHAUSTED")
 
-    reasons = {lost: "ATTEMPTS_EXHAUSTED", hung: "TIMED_OUT", limited: "MODEL_FAILED"}
-    for job_id, reason in reasons.items():
-        shown = server.job(job_id)
-        assert shown["status"] == "failed" and shown["error"]["reason"] == reason and shown["error"]["message"]
-        assert not shown["report"] and not shown["partial"]
-        (told,) = notifications(server, "s07", job_id)
-        (block,) = [block for block in blocks_in(told["text"]) if block["job-id"] == job_id]
-        assert (block["status"], block["reason code"]) == ("failed", reason) and "result" not in block
-    when_quiet(server, "s07")
-    assert_told_once(server, "s07", *reasons)
-    assert {one["id"] for one in server.jobs("s07")} == set(reasons)
+
+def assert_told_as_failed(server: Server, session: str, job_id: str, reason: str) -> None:
+    """It failed for this reason, without output; every view and the one block that was told say so."""
+    shown = server.job(job_id)
+    assert shown["status"] == "failed" and shown["error"]["reason"] == reason and shown["error"]["message"]
+    assert not shown["report"] and not shown["partial"]
+    assert [one["id"] for one in server.jobs(session, status="failed")] == [job_id]
+    (told,) = notifications(server, session, job_id)
+    (block,) = blocks_in(told["text"])
+    assert (block["status"], block["reason code"]) == ("failed", reason) and "result" not in block
+    when_quiet(server, session)
+    assert_told_once(server, session, job_id)
 
 
 def by_model(tool: str) -> Callable[[Inside, ScriptedModel, str], list[str]]:

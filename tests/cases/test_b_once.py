@@ -160,10 +160,10 @@ def test_S16_what_a_failed_turn_had_read_is_told_all_the_same(inside: MakeInside
     outrider.wait(lambda: outrider.job(sent["id"])["indexed"])
     model.open("read")
     assert outrider.ended(turn)["status"]["state"] == "TASK_STATE_FAILED"
-    assert not outrider.job(sent["id"])["notified"]
-    outrider.pass_time(60)
     when_told(outrider, sent["id"])
+    outrider.pass_time(60)
     when_quiet(outrider, "s16-fails")
+    assert outrider.job(sent["id"])["notified_in"] != turn
     assert_told_once(outrider, "s16-fails", sent["id"])
 
 
