@@ -43,7 +43,7 @@ def lanes(cradle: Cradle) -> Iterator[Lanes]:
 @pytest.fixture(scope="module")
 def calm(lanes: Lanes) -> Told:
     """The story without a kill."""
-    return lanes.tell(Plan(())).result()
+    return lanes.tell(Plan()).result()
 
 
 @pytest.fixture(scope="module")

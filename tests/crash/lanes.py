@@ -1,4 +1,4 @@
-"""Stories told side by side: each lane has servers and a model of its own, and takes the next plan when it is free.
+"""Stories told side by side: each lane takes the next plan when it is free.
 
 A story that broke keeps its folder, and says how it is told again; of the others nothing stays.
 """
@@ -9,16 +9,15 @@ import os
 import queue
 import shutil
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.nursery import Cradle, Nursery
+from tests.crash.nursery import Cradle
 from tests.crash.plan import Calm, Plan
 from tests.crash.promises import broken
-from tests.crash.story import Story
+from tests.crash.story import Lane, Story
 from tests.support.scripted import ScriptedModel
 
 LANES = 1 + (os.cpu_count() or 2)  # a story waits about as much as it works
@@ -48,11 +47,10 @@ class Lanes:
         self._folder = Path(tempfile.mkdtemp(prefix="outrider-crash-"))
         self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(count)
-        self._free: queue.SimpleQueue[tuple[Nursery, ScriptedModel]] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         self._stack = ExitStack()
         for _ in range(count):
-            nursery = self._stack.enter_context(closing(cradle.nursery()))
-            self._free.put((nursery, self._stack.enter_context(ScriptedModel())))
+            self._free.put(self._stack.enter_context(Lane.open(cradle)))
 
     def tell(self, plan: Plan) -> Future[Told]:
         return self._pool.submit(self._tell, plan)
@@ -64,31 +62,26 @@ class Lanes:
             self._folder.rmdir()
 
     def _tell(self, plan: Plan) -> Told:
-        with self._lane() as (nursery, model):
-            return told(nursery, model, self._folder / f"story-{next(self._numbers)}", plan)
-
-    @contextmanager
-    def _lane(self) -> Iterator[tuple[Nursery, ScriptedModel]]:
         lane = self._free.get()
         try:
-            yield lane
+            return told(lane, self._folder / f"story-{next(self._numbers)}", plan)
         finally:
             self._free.put(lane)
 
 
-def told(nursery: Nursery, model: ScriptedModel, folder: Path, plan: Plan) -> Told:
+def told(lane: Lane, folder: Path, plan: Plan) -> Told:
     """A story told in a new folder, and what it broke."""
     folder.mkdir()
-    story = Story.make(nursery, model, folder / "data")
+    story = Story.make(lane, folder / "data")
     try:
         found = broken(story.tell(plan), story.server.data)
     except AssertionError as error:
         found = [str(error)]
     finally:
-        story.server.close()
+        story.close()
     outcome = Told(plan, story.deaths, story.seconds, found, story.calm(), folder)
     if found:
-        _keep(folder, model)
+        _keep(folder, lane.model)
     else:
         shutil.rmtree(folder)
     return outcome

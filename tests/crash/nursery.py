@@ -108,7 +108,7 @@ class Mortal(Server):
         speaks = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
         super().__init__(data, env=ENV | speaks)
         self.nursery = nursery
-        self.diary = data.with_name(f"{data.name}.diary")  # what it committed, a line before and a line after
+        self.diary = self._log.with_suffix(".diary")  # what it committed, a line before and a line after
         self._pid = 0
 
     @property

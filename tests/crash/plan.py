@@ -1,7 +1,8 @@
 """When servers are killed: as text that can be given again, made out of a number, and of what a calm run committed.
 
 A plan is one kill for each life but the last: `after terminal.settle 3, 0.412s` dies after the third commit that
-settles something, is started, lives 0.412 s, is started, and lives on.
+settles something, is started, lives 0.412 s, is started, and lives on. `beside another, 0.412s` does so beside a second
+server on the same data, which lives all the while.
 """
 
 import random
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 # Commits that only time causes: their numbers mean nothing. Kills at a moment of the clock hit them too.
 BY_THE_CLOCK = {"worker.beat", "worker.sweep"}
 AGAIN = 0.4  # how likely another kill follows
+BESIDE = 0.2  # how likely another server works along
+BESIDE_TEXT = "beside another"
 MOST_KILLS = 3
 EARLY = 2  # a recovery is short: its commits with these numbers are the likely ones
 RECOVERY = 0.5  # of a calm story's time
@@ -40,16 +43,20 @@ class Kill:
 
 @dataclass(frozen=True)
 class Plan:
-    """The kills of one story, in order."""
+    """The kills of one story, in order, and whether a second server works along."""
 
-    kills: tuple[Kill, ...]
+    kills: tuple[Kill, ...] = ()
+    beside: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
-        return cls(tuple(Kill.parse(part.strip()) for part in text.split(",") if part.strip()))
+        """Raises `ValueError` for what is no plan."""
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        kills = tuple(Kill.parse(part) for part in parts if part != BESIDE_TEXT)
+        return cls(kills, beside=BESIDE_TEXT in parts)
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self.kills))
+        return ", ".join([*([BESIDE_TEXT] if self.beside else []), *map(str, self.kills)])
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ def _plan(rng: random.Random, calm: Calm, order: list[str], number: int) -> Plan
     kills = [first]
     while len(kills) < MOST_KILLS and rng.random() < AGAIN:
         kills.append(_in_recovery(rng, calm) if rng.random() < 0.5 else _any_time(rng, calm.seconds * RECOVERY))
-    return Plan(tuple(kills))
+    return Plan(tuple(kills), beside=rng.random() < BESIDE)
 
 
 def _any_time(rng: random.Random, seconds: float) -> Kill:

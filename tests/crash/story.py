@@ -8,12 +8,13 @@ back. Whoever speaks with the server repeats what was not answered, with the sam
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.crash.nursery import Lost, Mortal, Nursery
+from tests.crash.nursery import Cradle, Lost, Mortal, Nursery
 from tests.crash.plan import Calm, Kill, Plan
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
@@ -46,13 +47,15 @@ def _spec(name: str) -> dict[str, str]:
     return {"description": name, "prompt": f"Work on {name}.", "subagent_type": "general"}
 
 
+# What it finds grows with every report that comes in: a call that is made again is answered differently.
+RECALL = _sends("memory_recall", query="report", limit=20)
 RULES = [
     # Workers: each is known by its prompt.
     Rule(last_user=f"Work on {HOPELESS}", status=500, text="the provider is down"),
-    Rule(last_user="Work on beta", tool_calls=_sends("memory_recall", query="beta")),
+    Rule(last_user="Work on beta", tool_calls=RECALL),
     Rule(last_user="Work on omega", text=report_of("omega")),
     *[Rule(last_user=f"Work on {name}", text=report_of(name), gate="work") for name in ("alpha", "gamma", "epsilon")],
-    Rule(anywhere=r"\AYou work detached[\s\S]*Work on beta", text=report_of("beta")),
+    Rule(anywhere=r"\AYou work detached[\s\S]*Work on beta", text=report_of("beta"), gate="work"),
     # Ends of jobs, however they come: as a turn of their own, or into one that runs.
     Rule(last_user="<description>omega", text=BRIEFING),
     Rule(last_user="<task-notification>", text=BRIEFING, gate="briefing"),
@@ -65,9 +68,23 @@ RULES = [
     Rule(last_tool=r"delta \(sent out\)", text=OUT),
     Rule(last_user=LONE, tool_calls=_sends("task", **_spec("omega"), run_in_background=True)),
     Rule(last_tool=r"omega \(sent out\)", text=ONE_OUT),
-    Rule(last_user="QUESTION", tool_calls=_sends("memory_recall", query="what is known"), gate="question"),
+    Rule(last_user="QUESTION", tool_calls=RECALL, gate="question"),
     Rule(last_tool="Reference material|Nothing found", text=ANSWER),
 ]
+
+
+@dataclass
+class Lane:
+    """What it takes to tell stories, one after the other."""
+
+    nurseries: tuple[Nursery, Nursery]
+    model: ScriptedModel
+
+    @classmethod
+    @contextmanager
+    def open(cls, cradle: Cradle) -> Iterator["Lane"]:
+        with closing(cradle.nursery()) as one, closing(cradle.nursery()) as other, ScriptedModel() as model:
+            yield cls((one, other), model)
 
 
 @dataclass
@@ -82,9 +99,13 @@ class Seen:
 
 @dataclass
 class Story:
-    """One telling. `server` is dead before it and after it; `deaths` are the kills that found something to kill."""
+    """One telling. The servers are dead before it and after it; `deaths` are the kills that found something to kill.
+
+    `server` is the one that is killed and the one that is spoken to; `other` lives beside it where the plan says so.
+    """
 
     server: Mortal
+    other: Mortal
     model: ScriptedModel
     deaths: list[str] = field(default_factory=list)
     seconds: float = 0
@@ -92,21 +113,30 @@ class Story:
     _tasks: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, nursery: Nursery, model: ScriptedModel, data: Path) -> "Story":
-        model.rules(RULES)
-        return cls(Mortal(nursery, data, model), model)
+    def make(cls, lane: Lane, data: Path) -> "Story":
+        lane.model.rules(RULES)
+        server, other = (Mortal(nursery, data, lane.model) for nursery in lane.nurseries)
+        return cls(server, other, lane.model)
+
+    def close(self) -> None:
+        self.server.close()
+        self.other.close()
 
     def tell(self, plan: Plan) -> Seen:
         """Live through all lives of a plan, and one more that comes to rest. AssertionError if none ever does."""
         began = time.monotonic()
         seen = None
+        if plan.beside:
+            assert self.other.begin()
         for kill in (*plan.kills, Kill()):
             if seen := self._live(kill, began):
                 break  # at the latest in the life that nothing ends; a kill that comes later finds nothing to do
             self.deaths.append(str(kill))
         assert seen, "it died without being killed"
         self.seconds = time.monotonic() - began
+        assert self.other.running == plan.beside, "the other server died"
         self.server.kill()
+        self.other.kill()
         return seen
 
     def calm(self) -> Calm:

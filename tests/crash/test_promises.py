@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.nursery import Nursery
+from tests.crash.nursery import Cradle
 from tests.crash.plan import Plan
 from tests.crash.promises import PROMISES, broken
-from tests.crash.story import CHAT, Seen, Story
-from tests.support.scripted import Asked, ScriptedModel
+from tests.crash.story import CHAT, Lane, Seen, Story
+from tests.support.scripted import Asked
 
 
 @dataclass
@@ -26,12 +26,10 @@ class Calm:
 
 
 @pytest.fixture(scope="module")
-def calm(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Calm:
+def calm(cradle: Cradle, tmp_path_factory: pytest.TempPathFactory) -> Calm:
     data = tmp_path_factory.mktemp("calm") / "data"
-    with ScriptedModel() as model:
-        story = Story.make(nursery, model, data)
-        with closing(story.server):
-            return Calm(story.tell(Plan(())), data)
+    with Lane.open(cradle) as lane, closing(Story.make(lane, data)) as story:
+        return Calm(story.tell(Plan()), data)
 
 
 @pytest.fixture
