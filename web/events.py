@@ -50,34 +50,76 @@ def _uid(tx: Tx, owner: str, session: str) -> str:
 async def _frames(
     house: House, owner: str, last: int, session: str | None, uid: str | None, reset: bool
 ) -> AsyncIterator[str]:
-    deltas: deque[Delta] = deque(maxlen=PREVIEW)
+    preview = Preview()
     loop = asyncio.get_running_loop()
     with house.db.bell.listen("events") as ear:
 
         def hear(of: str, data: Delta) -> None:
             if of == owner and session in (None, data["session"]):
-                deltas.append(data)
+                preview.fresh.append(data)
                 ear.hear()
 
         with house.deltas.heard_by(hear):
             yield "event: reset\ndata: {}\n\n" if reset else ": open\n\n"
             told = loop.time()
             while not house.stopping:
+                preview.ripen()
                 rows = await house.db.read(events.after, owner, last, uid)
                 for row in rows:
                     last = row["id"]
+                    for data in preview.before(row):
+                        yield _delta(data)
                     yield _row(row)
-                pieces = list(deltas)
-                deltas.clear()
+                more = len(rows) == events.PAGE
+                pieces = [] if more else preview.ripe()
                 for data in pieces:
-                    yield f"event: turn.delta\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+                    yield _delta(data)
                 if rows or pieces:
                     told = loop.time()
                 elif loop.time() - told >= PING_S - LOOK_S:
                     yield ": alive\n\n"
                     told = loop.time()
-                if len(rows) < events.PAGE:
+                if not more:
                     await ear.wait(LOOK_S)
+
+
+class Preview:
+    """Text deltas that wait to be sent: each behind the row that says that its turn began, and before the one of its end.
+
+    A delta is heard after its turn's first row was committed and before its last one was. So what was there before
+    the rows were read may follow them, and what belongs to an end among them must go before it.
+    """
+
+    def __init__(self) -> None:
+        self.fresh: deque[Delta] = deque(maxlen=PREVIEW)
+        self._ripe: deque[Delta] = deque(maxlen=PREVIEW)
+
+    def ripen(self) -> None:
+        """The rows are about to be read."""
+        self._ripe += self.fresh
+        self.fresh.clear()
+
+    def before(self, row: Row) -> list[Delta]:
+        """What must be sent before this row."""
+        if row["name"] != "turn.finished":
+            return []
+        task_id = json.loads(row["data"])["task_id"]
+        due = [data for data in (*self._ripe, *self.fresh) if data["task_id"] == task_id]
+        for waiting in (self._ripe, self.fresh):
+            rest = [data for data in waiting if data["task_id"] != task_id]
+            waiting.clear()
+            waiting += rest
+        return due
+
+    def ripe(self) -> list[Delta]:
+        """What may be sent once the rows are sent."""
+        due = list(self._ripe)
+        self._ripe.clear()
+        return due
+
+
+def _delta(data: Delta) -> str:
+    return f"event: turn.delta\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
 def _row(row: Row) -> str:

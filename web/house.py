@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from agent.subagents import Registry
 from background.database import Database
@@ -19,7 +20,7 @@ from web.settings import Settings
 STOPPING = "This server is stopping; send it again to the next one."
 
 
-Delta = dict[str, str | None]  # session, task_id, origin, trigger, text
+Delta = dict[str, Any]  # session, task_id, origin, trigger, attempt, text
 
 
 class Capacity:
