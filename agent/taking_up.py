@@ -40,6 +40,7 @@ class Turn:
     stored: dict[str, str]
     past: list[Row]
     job: jobs.Job | None
+    attempt: int
 
     @property
     def nothing_to_tell(self) -> bool:
@@ -53,7 +54,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
     session = sessions.by_uid(tx, task.session)
     if task.profile != CHAT:
         (content,) = sessions.history(tx, task.id, 1)
-        return Turn(task, session, [], content, {}, [], None)
+        return Turn(task, session, [], content, {}, [], None, run.attempt)
     stored = {} if fresh else tasks.checkpoints(tx, task.id)
     if "input" not in stored:
         stored["input"] = json.dumps(_input(tx, task, shape), ensure_ascii=False)
@@ -67,6 +68,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
         stored=stored,
         past=[] if background else tasks.past_turns(tx, task.session, task.id, past_limit),
         job=jobs.by_id(tx, task.cause or "") if background else None,
+        attempt=run.attempt,
     )
 
 

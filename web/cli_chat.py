@@ -106,11 +106,15 @@ class Chat:
     def _hear(self, task: str) -> tuple[str, Messages]:
         """Prints the turn's text as it comes, until it has ended. Returns what was printed, and the log then."""
         printed: list[str] = []
-        whole = True
+        whole, attempt = True, None
         while True:
             event = self._stream.next(LOOK_S)
             if event and event.name == "turn.delta":
-                if whole and event.data["task_id"] == task:
+                if event.data["task_id"] != task:
+                    continue
+                attempt = attempt or event.data.get("attempt")
+                whole = whole and event.data.get("attempt") == attempt  # asked again, a model begins its text anew
+                if whole:
                     printed.append(event.data["text"])
                     self.screen.piece(event.data["text"])
                 continue

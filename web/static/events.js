@@ -60,10 +60,11 @@ function started({ session, task_id: task, origin }) {
   refresh(session);
 }
 
-function delta({ session, task_id: task, text }) {
+function delta({ session, task_id: task, text, attempt }) {
   let turn = state.turns.get(task);
   if (turn?.finished) return;
   if (!turn) state.turns.set(task, (turn = { session, text: "", cut: true })); // we came in the middle
+  if ((turn.attempt ??= attempt) !== attempt) Object.assign(turn, { text: "", attempt }); // the model is asked again
   if (turn.text.length < SHOWN_CHARS) turn.text += text;
   changed();
 }
