@@ -65,6 +65,31 @@ MESSAGE: dict[str, Any] = {
     "job_ids": list,
 }
 
+# method, path, and what is not there when its ids are unknown (None: it has no id, or makes what is not there)
+ROUTES: list[tuple[str, str, str | None]] = [
+    ("GET", "/api/background", None),
+    ("POST", "/api/background", None),
+    ("GET", "/api/background/{id}", "job"),
+    ("GET", "/api/background/{id}/report", "job"),
+    ("POST", "/api/background/{id}/cancel", "job"),
+    ("POST", "/api/background/{id}/dismiss", "job"),
+    ("POST", "/api/background/{id}/retry", "job"),
+    ("GET", "/api/batches/{id}", "batch"),
+    ("GET", "/api/sessions", None),
+    ("POST", "/api/sessions", None),
+    ("GET", "/api/sessions/{id}", "session"),
+    ("GET", "/api/sessions/{id}/messages", "session"),
+    ("POST", "/api/sessions/{id}/messages", None),
+    ("POST", "/api/sessions/{id}/stop", "session"),
+    ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", "session"),
+    ("GET", "/api/knowledge/search", None),
+    ("GET", "/api/knowledge/documents", None),
+    ("POST", "/api/knowledge/documents", None),
+    ("DELETE", "/api/knowledge/documents/{id}", "document"),
+    ("GET", "/api/events", None),
+    ("GET", "/api/status", None),
+]
+
 
 def assert_shaped(value: Json, shape: dict[str, Any]) -> None:
     """Each field of the shape is there, of its type, and no other is."""

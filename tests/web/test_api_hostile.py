@@ -15,37 +15,12 @@ from hypothesis import strategies as st
 
 from tests.background.story import everything
 from tests.support.server import Server
-from tests.web.shapes import Json, error, told
+from tests.web.shapes import ROUTES, Json, error, told
 from web import api as jobs_and_batches
 from web import documents, events, health
 
 SESSION = "s"
 JOB = "bg-0123456789ab"
-
-# method, path, and what is not there when its ids are unknown (None: it has no id, or makes what is not there)
-ROUTES: list[tuple[str, str, str | None]] = [
-    ("GET", "/api/background", None),
-    ("POST", "/api/background", None),
-    ("GET", "/api/background/{id}", "job"),
-    ("GET", "/api/background/{id}/report", "job"),
-    ("POST", "/api/background/{id}/cancel", "job"),
-    ("POST", "/api/background/{id}/dismiss", "job"),
-    ("POST", "/api/background/{id}/retry", "job"),
-    ("GET", "/api/batches/{id}", "batch"),
-    ("GET", "/api/sessions", None),
-    ("POST", "/api/sessions", None),
-    ("GET", "/api/sessions/{id}", "session"),
-    ("GET", "/api/sessions/{id}/messages", "session"),
-    ("POST", "/api/sessions/{id}/messages", None),
-    ("POST", "/api/sessions/{id}/stop", "session"),
-    ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", "session"),
-    ("GET", "/api/knowledge/search", None),
-    ("GET", "/api/knowledge/documents", None),
-    ("POST", "/api/knowledge/documents", None),
-    ("DELETE", "/api/knowledge/documents/{id}", "document"),
-    ("GET", "/api/events", None),
-    ("GET", "/api/status", None),
-]
 
 
 @pytest.fixture(scope="module")
