@@ -210,7 +210,8 @@ def work(settings: Settings) -> int:
 
 def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for client in ("httpx", "httpx2"):  # a line for each post and each model call says nothing
+        logging.getLogger(client).setLevel(logging.WARNING)
     try:
         uvloop.run(main())
     except (BadSetting, NewerDatabase) as error:

@@ -212,7 +212,7 @@ def test_S65_what_comes_between_the_steps_of_a_turn_counts_against_its_one_budge
     inside: MakeInside, model: ScriptedModel
 ) -> None:
     """A turn that has been given much already leaves what comes next to a turn of its own."""
-    outrider = inside(notifications_chars=2500)
+    outrider = inside(notifications_chars=3000)
     model.rules(
         [
             worker("s65 long (one|two)", LONG),
@@ -236,6 +236,9 @@ def test_S65_what_comes_between_the_steps_of_a_turn_counts_against_its_one_budge
     when_quiet(outrider, "s65f")
     assert_told_once(outrider, "s65f", *sent)
     assert outrider.job(sent[0])["notified_in"] == turn != outrider.job(sent[1])["notified_in"]
+    for job_id in sent:
+        (block,) = blocks_in(notifications(outrider, "s65f", job_id)[0]["text"])
+        assert len(block["result"]) > 1000
 
 
 FAILURES = {
