@@ -34,7 +34,7 @@ class Connection:
 
     @classmethod
     async def open(cls, path: Path) -> "Connection":
-        """Opens the file, for which `ensure` or an earlier start has made the schema. Sets the busy timeout first."""
+        """Opens a file that is there. The busy timeout comes before all else."""
         try:
             raw = await apsw.Connection.as_async(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as fault:

@@ -60,6 +60,11 @@ def test_a_report_of_15000_characters_becomes_chunks_of_about_1200() -> None:
     assert TARGET * 0.6 < sum(sizes) / len(sizes) <= TARGET + LEAST
 
 
+def test_the_sizes_are_as_promised() -> None:
+    """F101: about 1 200 characters, an overlap of about 150, and what is under 200 joins its neighbour."""
+    assert (TARGET, OVERLAP, LEAST) == (1_200, 150, 200)
+
+
 def test_neighbours_overlap_by_about_150_characters_that_begin_with_a_word() -> None:
     text = "Every word counts here. " * 400
     found = chunks(text)
@@ -112,6 +117,11 @@ def test_a_cut_prefers_a_paragraph_then_a_line_then_a_sentence_then_a_word() -> 
     for sign in ("\n\n", "\n", ". ", "。"):
         assert first_of(sign).endswith("end" + sign), repr(sign)
     assert first_of("").endswith(" ")
+
+
+def test_of_breaks_of_a_kind_the_last_one_is_taken() -> None:
+    text = "w" * 900 + ". " + "w" * 100 + "! " + "w" * 900
+    assert texts(text)[0].endswith("! ")
 
 
 def test_text_without_any_break_is_cut_where_it_must_be() -> None:

@@ -230,6 +230,18 @@ def test_what_an_old_attempt_writes_late_brings_nothing_back(run: Any, tmp_path:
     assert sound(tmp_path)
 
 
+def test_of_attempts_that_ended_at_the_same_moment_the_one_put_last_first_stands(run: Any, tmp_path: Path) -> None:
+    """A key that was superseded stays so, whatever its time: an attempt does not become the newest by being repeated."""
+    first, second = (attempt(number, f"apple from attempt{number}", created_at=0) for number in (1, 2))
+
+    async def story() -> None:
+        async with library(tmp_path, first, second, first) as store:
+            (hit,) = await store.search("apple", OWNER)
+            assert "attempt2" in hit.snippet
+
+    run(story())
+
+
 def test_superseding_reaches_no_other_job_owner_or_document(run: Any, tmp_path: Path) -> None:
     bystanders = [
         attempt(1, "apple", job_id="bg-ffffffffffff", heading="another job"),
