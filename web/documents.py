@@ -21,6 +21,7 @@ log = logging.getLogger("outrider.documents")
 SOURCE_TYPE = "document"
 SOURCE_TYPES = ("background_report", SOURCE_TYPE)
 OWN_DOCS = "outrider docs"
+KEY = "document:"
 HERE = Path(__file__).parent  # docs/ and the README are part of the package, by links
 MAX_NAME = 500
 MAX_TEXT = 4_000_000
@@ -82,7 +83,7 @@ async def remove(call: Call) -> Response:
 def _json(stored: Stored) -> dict[str, Any]:
     return {
         "id": stored.id,
-        "name": stored.key.removeprefix("document:"),
+        "name": stored.key.removeprefix(KEY),
         "heading": stored.heading,
         "source": stored.source,
         "shared": stored.owner is None,
@@ -97,7 +98,7 @@ def _json(stored: Stored) -> dict[str, Any]:
 
 def _document(owner: str | None, name: str, content: str, now: int, source: str | None = None) -> Document:
     return Document(
-        key=f"document:{name}",
+        key=f"{KEY}{name}",
         owner=owner,
         source=source or name,
         source_type=SOURCE_TYPE,
@@ -109,14 +110,20 @@ def _document(owner: str | None, name: str, content: str, now: int, source: str 
 
 
 async def take_in_own_docs(store: Store, now: int) -> int:
-    """At the first start, with an empty store: the README and the pages of docs/, shared. Returns how many."""
-    if (await store.counts()).documents:
-        return 0
+    """The README and the pages of docs/, shared: all at the first start, and what it did not come to at the next.
+
+    Returns how many.
+    """
     pages = [page for page in (HERE / "README.md", *sorted((HERE / "docs").glob("*.md"))) if page.is_file()]
+    shared = await store.documents(OWN_DOCS, 200, source=OWN_DOCS)  # whoever asks sees what is shared
+    there = {stored.key for stored in shared.documents}
+    added = 0
     for page in pages:
         name = str(page.relative_to(HERE))
-        await store.put(_document(None, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
-    return len(pages)
+        if f"{KEY}{name}" not in there:
+            await store.put(_document(None, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
+            added += 1
+    return added
 
 
 def routes(house: House) -> list[BaseRoute]:

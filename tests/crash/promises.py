@@ -24,6 +24,7 @@ from tests.crash.story import (
     conversation_of,
     report_of,
 )
+from tests.support.server import ROOT
 
 ALL_JOBS = {name for names in JOBS.values() for name in names}
 ANSWERS = {
@@ -138,6 +139,13 @@ def every_report_is_found_once(seen: Seen, left: Left) -> Broken:
     (all_documents,) = left.knowledge.execute("select count(*) from document where job_id is not null").fetchone()
     if all_documents != len(documents):
         yield f"{all_documents} documents of jobs, {len(documents)} of them standing"
+
+
+def the_docs_are_there(seen: Seen, left: Left) -> Broken:
+    """The pages that come with the product, taken in at the first start: also where that start was not finished."""
+    keys = left.knowledge.execute("select key from document where owner is null order by key").fetchall()
+    pages = ["README.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+    yield from _differ("pages", [row["key"] for row in keys], sorted(f"document:{page}" for page in pages))
 
 
 # --- what comes back --------------------------------------------------------------------------------------------------
@@ -302,6 +310,7 @@ PROMISES: list[Callable[[Seen, Left], Broken]] = [
     every_attempt_is_one_task,
     every_job_ended_as_it_must,
     every_report_is_found_once,
+    the_docs_are_there,
     every_end_is_told_once,
     every_block_reached_the_model,
     every_join_is_one_nudge,

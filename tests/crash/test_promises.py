@@ -96,6 +96,7 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "every_attempt_is_one_task": registry("update tasks set cause = 'none' where origin = 'background'"),
     "every_job_ended_as_it_must": a_job_completed_that_cannot,
     "every_report_is_found_once": knowledge("delete from document where job_id is not null"),
+    "the_docs_are_there": knowledge("delete from document where key = 'document:README.md'"),
     "every_end_is_told_once": a_job_is_told_again,
     "every_block_reached_the_model": a_block_is_lost,
     "every_join_is_one_nudge": registry("update joins set task_id = null"),
