@@ -13,6 +13,7 @@ from background import batches, delivery, jobs, journal, queue, sessions, tasks,
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
 from background.jobs import Job
+from background.limits import SECOND
 from background.queue import Run
 from background.tasks import Task
 from tests.background.factories import OWNER, WORKER, Turn, heard_of, message, outcome, spec
@@ -178,11 +179,13 @@ class Walk:
         if turn is None:
             return
         self.held.remove(turn)
-        state = state or self.chance.choice(["completed", "completed", "failed"])
         attached = await rows(
             self.db,
             "select job_id, attempt from deliveries where task_id = :id and state = 'attached'",
             id=turn.task.id,
+        )
+        state = state or self.chance.choice(
+            ["completed", "failed"] if attached else ["completed", "completed", "failed"]
         )
         if await self.db.write(terminal.settle, turn.run, outcome(state)) and state == "completed":
             self.told.update((row["job_id"], row["attempt"]) for row in attached)
@@ -245,12 +248,8 @@ class Walk:
     # -- coming to rest
 
     async def rest(self) -> None:
-        """All that is left is worked off, and everything goes well."""
-
-        async def busy() -> bool:
-            return bool(await rows(self.db, "select 1 from runs where ended_at is null limit 1"))
-
-        while await busy() or self.held:
+        """All that is left is worked off, and everything goes well. What is due only in some hours is not waited for."""
+        while self.held or await self._busy():
             await self.wait(60)
             while await self.follow_up() or await self._begin("job") or await self._begin("turn"):
                 pass
@@ -258,6 +257,12 @@ class Walk:
                 await self.settle("completed")
         while await self.db.write(journal.project):
             pass
+
+    async def _busy(self) -> bool:
+        soon = self.clock() + 2 * 3600 * SECOND
+        return bool(
+            await rows(self.db, "select 1 from runs where ended_at is null and due_at < :soon limit 1", soon=soon)
+        )
 
     def _pick(self, found: list[T]) -> T | None:
         return self.chance.choice(found) if found else None
