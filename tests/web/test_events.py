@@ -252,7 +252,7 @@ def flood(server: Server, model: ScriptedModel, session: str) -> str:
     Returns its turn's task, which has ended.
     """
     look = {"name": "memory_recall", "arguments": {"query": "anything"}}
-    much = {"last_user": "much", "repeat": ("0123456789abcdef" * 256, 1536), "tool_calls": [look]}
+    much = {"last_user": "much", "repeat": ("0123456789abcdef" * 256, 1024), "tool_calls": [look]}
     model.rules([much, {"last_tool": "", "text": "and the end"}, {"text": "short"}])
     with listening(server, session=session) as heard:
         task_id = server.say(session, "much")
@@ -260,17 +260,20 @@ def flood(server: Server, model: ScriptedModel, session: str) -> str:
     return task_id
 
 
-def test_a_listener_that_reads_nothing_holds_up_nobody_and_misses_no_row(
-    api: Server, model: ScriptedModel, session: str
+def test_a_listener_that_reads_nothing_holds_up_nobody_and_misses_no_row_and_not_the_servers_end_either(
+    twin: Server, model: ScriptedModel, session: str
 ) -> None:
-    """Some of six megabytes of live text it may never get, but every event that was stored."""
-    with not_reading(api) as hanging, listening(api, session=session) as heard:
-        much = flood(api, model, session)
+    """Some of four megabytes of live text it may never get, but every event that was stored."""
+    with not_reading(twin), not_reading(twin) as hanging, listening(twin, session=session) as heard:
+        much = flood(twin, model, session)
         began = time.monotonic()
-        last = api.say(session, "now something short")
+        last = twin.say(session, "now something short")
         told = rows(heard.until(finished(last)))
         assert time.monotonic() - began < 5
         came = receive(hanging, f'"task_id": "{last}", "origin": "user", "trigger": null, "state"'.encode()).decode()
+        began = time.monotonic()
+        assert twin.stop() == 0, "with another that has still read nothing"
+        assert time.monotonic() - began < 10
     # Chunks of HTTP are framed by lines of their own.
     lines = [line for line in came.split("\n") if not line.strip() or line.startswith(("id: ", "event: ", "data: "))]
     events = Heard(iter(["", *(line.strip("\r") for line in lines), ""])).until(finished(last))
@@ -282,13 +285,3 @@ def test_a_listener_that_reads_nothing_holds_up_nobody_and_misses_no_row(
         "turn.finished",
     ]
     assert of_much[-2].data["text"] == "and the end", "what waited for it has not been overtaken by the turn's end"
-
-
-def test_a_listener_that_reads_nothing_does_not_hold_up_the_end_of_the_server(
-    twin: Server, model: ScriptedModel, session: str
-) -> None:
-    with not_reading(twin):
-        flood(twin, model, session)
-        began = time.monotonic()
-        assert twin.stop() == 0
-        assert time.monotonic() - began < 10

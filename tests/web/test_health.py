@@ -42,10 +42,10 @@ def test_the_status_tells_an_operator_who_works_what_waits_and_by_which_settings
     status = api.get("/api/status")
     assert {"live", "workers", "queue", "undelivered", "stores", "settings", "problems"} <= status.keys()
     assert status["live"] is True and status["problems"] == []
-    (worker,) = [each for each in status["workers"] if each["live"]]
-    assert worker["pid"] == api.pid and all(
-        TIME.fullmatch(worker[name]) for name in ("started_at", "beat_at", "swept_at")
-    )
+    (worker,) = [
+        each for each in status["workers"] if each["pid"] == api.pid
+    ]  # one that was killed is heard of for a while
+    assert worker["live"] and all(TIME.fullmatch(worker[name]) for name in ("started_at", "beat_at", "swept_at"))
     assert status["stores"]["registry"]["ok"] and status["stores"]["registry"]["bytes"] > 0
     assert status["stores"]["knowledge"]["ok"] and status["stores"]["knowledge"]["documents"] > 0
     assert status["settings"]["max_queued_jobs"] == 8 and status["settings"]["profiles"] == ["chat", "echo"]
@@ -61,9 +61,8 @@ def test_f171_the_figures_move_with_what_happens(api: Server, model: ScriptedMod
     session = api.post("/api/sessions")["id"]
     api.wait(lambda: figures(api).get('outrider_runs{kind="job",state="running"}', 0) == 0)
     calm = figures(api)
-    assert (
-        calm["outrider_workers_live"] == 1 and calm["outrider_waiting_requests"] == 0 and calm["outrider_streams"] == 0
-    )
+    assert calm["outrider_workers_live"] >= 1
+    assert calm["outrider_waiting_requests"] == calm["outrider_streams"] == 0
     job = api.spawn(session, "job")
     model.held_at("g")
     assert figures(api)['outrider_runs{kind="job",state="running"}'] == 1
