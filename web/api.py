@@ -27,10 +27,9 @@ from web.paging import bad, choice, decode_cursor, encode_cursor, flag, number
 MAX_KEY = 200
 
 
-def job_json(job: Job, *, html: bool = False) -> Json:
+def job_json(job: Job) -> Json:
     """JOB. Its report is another matter: that is had by id alone."""
-    shown = {**job.public(), "prompt": job.prompt}
-    return {**shown, "excerpt_html": render(job.excerpt)} if html else shown
+    return {**job.public(), "prompt": job.prompt}
 
 
 async def list_jobs(call: Call) -> Json:
@@ -47,8 +46,13 @@ async def list_jobs(call: Call) -> Json:
     )
     page = found[:limit]
     more = encode_cursor(page[-1].created_at, page[-1].id) if len(found) > limit else ""
-    html = bool(flag(call.query, "html"))
-    return {"jobs": [job_json(job, html=html) for job in page], "next_cursor": more}
+    if flag(call.query, "html"):  # rendering takes its time, and nobody else should wait for it
+        return {"jobs": await asyncio.to_thread(_rendered, page), "next_cursor": more}
+    return {"jobs": [job_json(job) for job in page], "next_cursor": more}
+
+
+def _rendered(page: list[Job]) -> list[Json]:
+    return [{**job_json(job), "excerpt_html": render(job.excerpt)} for job in page]
 
 
 async def spawn(call: Call) -> Response:

@@ -1,5 +1,6 @@
 """Sessions and their log over HTTP: `/api/sessions`. A message is taken like any other, whichever way it comes."""
 
+import asyncio
 import json
 import secrets
 
@@ -68,7 +69,12 @@ async def list_messages(call: Call) -> Json:
     )
     page = rows[-limit:]
     more = str(page[0]["id"]) if len(rows) > limit else ""
-    return {"messages": [message_json(row, html=html) for row in page], "next_cursor": more}
+    # Reading artifacts and rendering them takes its time, and nobody else should wait for it.
+    return {"messages": await asyncio.to_thread(_all_json, page, html), "next_cursor": more}
+
+
+def _all_json(page: list[Row], html: bool) -> list[Json]:
+    return [message_json(row, html=html) for row in page]
 
 
 def message_json(row: Row, *, html: bool) -> Json:

@@ -3,6 +3,7 @@
 One table turns faults into statuses; exception texts never go out. It knows no route.
 """
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,7 @@ log = logging.getLogger("outrider.api")
 STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "limit": 429, "unavailable": 503}
 RETRY_AFTER = {"Retry-After": "5"}
 NESTING = 32
+LARGE_BODY = 32_768  # bytes
 Json = dict[str, Any]
 Endpoint = Callable[["Call"], Awaitable[Any]]
 
@@ -52,12 +54,16 @@ class Call:
             if len(sent) > BODY_LIMIT:
                 raise TooLarge
         try:
-            value = decode(bytes(sent), NESTING) if sent else {}
+            value = await self._decoded(bytes(sent)) if sent else {}
         except (NotJson, LongNumber, TooDeep):
             raise Fault("invalid", "The body must be JSON, not nested deeper than 32 levels.", field="body") from None
         if not isinstance(value, dict):
             raise Fault("invalid", "The body must be a JSON object.", field="body")
         return value
+
+    async def _decoded(self, sent: bytes) -> Any:
+        """In a thread where it may take long: a megabyte of structure holds nobody up."""
+        return await asyncio.to_thread(decode, sent, NESTING) if len(sent) > LARGE_BODY else decode(sent, NESTING)
 
 
 def text(body: Json, field: str, most: int, *, required: bool = False) -> str | None:

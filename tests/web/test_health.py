@@ -100,6 +100,12 @@ def test_f173_without_a_worker_it_is_alive_and_not_ready_and_the_status_names_th
     assert figures(lone)["outrider_workers_live"] == 0
 
 
+def test_a34_without_a_worker_no_message_is_taken_over_the_api_either(lone: Server) -> None:
+    answer = lone.http.post("/api/sessions/new/messages", json={"text": "hello"})
+    assert told(answer) == (503, "WORKER_UNAVAILABLE") and answer.headers["retry-after"]
+    assert told(lone.http.get("/api/sessions/new")) == (404, "NOT_FOUND")
+
+
 def test_s69_a_knowledge_store_that_cannot_be_read_is_an_error_and_never_nothing(lone: Server) -> None:
     """And it is named where an operator looks; what does not need it goes on."""
     with closing(sqlite3.connect(lone.data / "knowledge.db", isolation_level=None)) as stranger:
