@@ -199,7 +199,8 @@ def test_S51_by_whatever_road_a_job_ends_every_view_agrees(server: Server, model
     )
     server.ask("s51", "hello")
     prompts = ("s51 completes", "s51 fails", "s51 is canceled", "s51 never starts")
-    completes, fails, canceled, queued = (server.spawn("s51", prompt)["id"] for prompt in prompts)
+    sent = server.post("/api/background", session="s51", jobs=[{"prompt": prompt} for prompt in prompts])["jobs"]
+    completes, fails, canceled, queued = (one["id"] for one in sent)
 
     def listed(status: str) -> set[str]:
         return {one["id"] for one in server.jobs("s51", status=status)}
@@ -282,7 +283,9 @@ def test_S53_time_in_the_queue_is_not_time_at_work(inside: MakeInside, model: Sc
     outrider = inside(now=wall_clock, max_jobs=1, job_timeout_s=2)
     model.rules([worker("s53 .", "Done.", delay_s=0.8), briefing()])
     outrider.ask("s53", "hello")
-    jobs = [outrider.spawn("s53", f"s53 {letter}") for letter in "abc"]
+    jobs = outrider.post("/api/background", session="s53", jobs=[{"prompt": f"s53 {letter}"} for letter in "abc"])[
+        "jobs"
+    ]
     assert [one["status"] for one in jobs] == ["queued"] * 3 and not any(one["started_at"] for one in jobs)
     when_told(outrider, *(one["id"] for one in jobs))
     shown = [outrider.job(one["id"]) for one in jobs]
