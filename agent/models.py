@@ -131,6 +131,7 @@ def classify(error: BaseException) -> Failure:
     """What a model call raised, as a `Failure`. Of several models that failed, one that may recover is enough."""
     if isinstance(error, BaseExceptionGroup):
         return _all_failed([classify(each) for each in error.exceptions])
+    log.info("a model call failed: %s", _cause(error))
     transient = _is_transient(error)
     wait = error.retry_after if transient and isinstance(error, ModelAPIError) else None
     return Failure(transient, wait, _message(error))
@@ -157,11 +158,11 @@ def _message(error: BaseException) -> str:
         case ModelHTTPError():
             return f"{error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
         case ModelTimeoutError():
-            return f"{error.model_name} did not answer in time: {_cause(error)}"
+            return f"{error.model_name} did not answer in time"
         case ModelConnectionError(phase="read"):
-            return f"the connection to {error.model_name} broke off: {_cause(error)}"
+            return f"the connection to {error.model_name} broke off"
         case ModelConnectionError():
-            return f"{error.model_name} could not be reached: {_cause(error)}"
+            return f"{error.model_name} could not be reached"
         case UsageLimitExceeded():
             return f"a limit of this run is used up: {_line(str(error).split('. Consider raising')[0])}"
         case UnexpectedModelBehavior():

@@ -4,6 +4,7 @@ A failing index holds a delivery for three tries; then it goes on without the po
 of its own.
 """
 
+import logging
 from dataclasses import dataclass
 
 from background import batches, jobs, queue, results
@@ -14,6 +15,8 @@ from background.queue import Run
 from background.worker import backoff
 from knowledge import trust
 from knowledge.backend import Backend, Document, StoreFailed
+
+log = logging.getLogger(__name__)
 
 TRIES = 3
 PAUSE_S = 1.5
@@ -38,6 +41,7 @@ class Reports:
             await self.db.write(_done_without_index, run, job_id, attempt)
         else:
             await self.db.write(_done, run, job_id, attempt, indexed)
+            log.info("job %s has ended and may be told%s", job_id, ", its report is indexed" if indexed else "")
 
     async def index(self, run: Run) -> None:
         """Index a report whose delivery did not wait for it."""

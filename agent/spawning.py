@@ -14,7 +14,8 @@ from background.jobs import Job, Spec
 from background.sessions import Session
 from background.text import clean, clip
 
-MAX_DESCRIPTION = 200  # characters
+MAX_DESCRIPTION = 2000  # characters that are taken; a label is made of them
+LABEL = 200
 MAX_PROMPT = 100_000
 MAX_BATCH = 64
 FIRST_LINE = 80
@@ -28,7 +29,7 @@ def spec_of(registry: Registry, asked: Any) -> Spec:
     prompt = _text(asked, "prompt", MAX_PROMPT)
     if not prompt.strip():
         raise Fault("invalid", "prompt must say what is to be done.", field="prompt")
-    description = clip(_text(asked, "description", MAX_DESCRIPTION), MAX_DESCRIPTION)
+    description = clip(_text(asked, "description", MAX_DESCRIPTION), LABEL)
     name = _text(asked, "subagent_type", 64) or DEFAULT_TYPE
     try:
         kind = registry.get(name)

@@ -182,6 +182,8 @@ class Turns:
         """End the turn; a result that cannot be stored, while the rest can, fails it."""
         try:
             await self.persist(terminal.settle, run, outcome)
+            if outcome.state == "failed":
+                log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail)
         except (ValueError, TypeError, sqlite3.Error) as error:
             log.warning("the result of task %s cannot be stored: %s", run.task_id, type(error).__name__)
             detail = "Its result could not be stored."

@@ -82,7 +82,10 @@ def check(tx: Tx, batch_id: str) -> bool:
         batch=batch_id,
         overdue=tx.now - tx.limits.batch_join_timeout,
     )
-    return complete is not None and fire(tx, batch_id)
+    if complete is None:
+        return False
+    queue.cancel_key(tx, f"join:{batch_id}")  # nobody is out any more, or its time has come and gone
+    return fire(tx, batch_id)
 
 
 def past_deadline(tx: Tx, batch_id: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import aiosqlite
 
-from background.errors import NewerDatabase, StorageUnavailable
+from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabase
 from background.limits import Limits
 from background.signals import Bell
 
@@ -324,6 +324,12 @@ def _prepare(path: Path, now: int) -> None:
         try:
             connection.execute("pragma journal_mode=wal")
             migrate(connection, now)
+        except sqlite3.OperationalError as error:
+            raise StorageUnavailable(f"{path} cannot be opened: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise UnusableDatabase(
+                f"{path} is damaged, or no database of ours ({error}); restore it from a backup"
+            ) from error
         finally:
             connection.close()
 

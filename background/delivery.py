@@ -146,9 +146,13 @@ def attached_to(tx: Tx, task_id: str) -> list[str]:
 
 
 def undelivered(tx: Tx) -> Row:
-    """How many ends wait to be told, and the age of the oldest: count, oldest_at."""
+    """How many ends wait to be told that are news to their user, and the age of the oldest: count, oldest_at.
+
+    What its user has canceled waits for the next turn, however long that takes, and is nothing to worry about.
+    """
     row = tx.one(
-        "select count(*) as count, min(ended_at) as oldest_at from deliveries where state in ('pending', 'attached')"
+        "select count(*) as count, min(d.ended_at) as oldest_at from deliveries d join jobs j on j.id = d.job_id "
+        "where d.state in ('pending', 'attached') and j.canceled_by is not 'user'"
     )
     assert row is not None
     return row

@@ -33,7 +33,11 @@ class StorageUnavailable(Exception):
     """The registry cannot be written or read now (disk full, locked, I/O error); trying again later may help."""
 
 
-class NewerDatabase(Exception):
+class UnusableDatabase(Exception):
+    """The file cannot be opened as a registry: damaged, or of a newer version. The text is one line for an operator."""
+
+
+class NewerDatabase(UnusableDatabase):
     """The data folder was written by a newer version."""
 
 

@@ -15,7 +15,7 @@ from background.tasks import Incoming
 from background.times import rfc3339
 from web.a2a_message import fingerprint
 from web.console import render
-from web.door import Call, Endpoint, Json, door, no_incognito, session_id, text
+from web.door import Call, Endpoint, Json, door, no_incognito, not_yet, session_id, text
 from web.house import House
 from web.paging import bad, decode_cursor, encode_cursor, flag, number
 
@@ -102,6 +102,7 @@ async def post_message(call: Call) -> Response:
     """A user's message; it makes the session where there is none. It is accepted like any other."""
     call.house.require_open()
     body = await call.body()
+    not_yet(body, "steer", "question")
     said = text(body, "text", MAX_TEXT, required=True) or ""
     message_id = text(body, "message_id", 256) or secrets.token_hex(12)
     task_id = text(body, "task_id", 256) or None

@@ -27,9 +27,10 @@ from agent.taking_up import Shape, Turn
 from agent.turns import Bounds, Turns
 from background import journal
 from background.database import Clock, Database, wall_clock
-from background.errors import NewerDatabase
+from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
 from background.worker import Handler, Worker
+from knowledge.backend import StoreFailed
 from knowledge.store import Store
 from web import a2a, api, console, documents, events, health
 from web.access import Access, Credentials
@@ -147,11 +148,20 @@ def build(
     settings: Settings, model: Model | None = None, now: Clock = wall_clock, *, serves: bool = True, works: bool = True
 ) -> Outrider:
     """An Outrider out of settings. Raises `BadSetting` for a model that cannot be had."""
-    try:
-        built = model or build_model(settings.model, settings.fallback_models)
-    except (UnknownModel, ModelNotReady) as error:
-        raise BadSetting(f"OUTRIDER_MODEL: {error}") from error
-    return Outrider(settings, built, now, serves=serves, works=works)
+    return Outrider(settings, model or _model(settings), now, serves=serves, works=works)
+
+
+def _model(settings: Settings) -> Model:
+    asked = [
+        ("OUTRIDER_MODEL", settings.model),
+        *(("OUTRIDER_FALLBACK_MODELS", name) for name in settings.fallback_models),
+    ]
+    for setting, name in asked:
+        try:
+            build_model(name)
+        except (UnknownModel, ModelNotReady) as error:
+            raise BadSetting(f"{setting}: {error}") from error
+    return build_model(settings.model, settings.fallback_models)
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -214,9 +224,12 @@ def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) 
         logging.getLogger(client).setLevel(logging.WARNING)
     try:
         uvloop.run(main())
-    except (BadSetting, NewerDatabase) as error:
+    except BadSetting as error:
         print(f"outrider: {error}", file=sys.stderr)
         return 2
+    except (UnusableDatabase, StorageUnavailable, StoreFailed) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

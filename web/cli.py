@@ -7,7 +7,6 @@ Every command but `serve` and `worker` asks a running server, and the server dec
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from background import states
 from web import settings
 from web.cli_chat import say_once
+from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
 from web.cli_prompt import converse
 from web.cli_views import (
@@ -38,24 +39,17 @@ from web.client import BadAddress, Client, ClientError, Refused, part
 
 # As many rows as a table shows; --json gives all of them.
 ROWS = 200
+# As many hits as the server gives at most.
+MOST_HITS = 50
+STATUSES = f"{', '.join([*states.JOB][:-1])} or {[*states.JOB][-1]}"
+HITS = f"a number from 1 to {MOST_HITS}"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 session_app = typer.Typer(no_args_is_help=True)
 app.add_typer(session_app, name="session", help="Sessions of the server.")
 
 
-class Status(StrEnum):
-    """What `--status` may name."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    INPUT_REQUIRED = "input_required"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELED = "canceled"
-
-
-Url = Annotated[str | None, typer.Option("--url", help="The server's address, instead of OUTRIDER_URL.")]
+Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="The server's address, instead of OUTRIDER_URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON alone, for scripts.")]
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, bg-…")]
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
@@ -117,10 +111,10 @@ def settings_help() -> str:
     return f"\b\nSettings, from the environment or from {settings.FILE} in the data folder:\n{rows}"
 
 
-@app.command(epilog=settings_help())
+@app.command(cls=Plain, epilog=settings_help())
 def serve(
-    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[str | None, typer.Option(help="The port to listen on.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="PORT", help="The port to listen on.")] = None,
     data: Data = None,
     model: Model = None,
     no_worker: Annotated[
@@ -132,7 +126,7 @@ def serve(
     raise typer.Exit(house().serve(given, worker=not no_worker))
 
 
-@app.command()
+@app.command(cls=Plain)
 def worker(data: Data = None, model: Model = None) -> None:
     """A worker alone, for a database that several processes share."""
     given = load(data=data, model=model)
@@ -157,7 +151,7 @@ def load(**command_line: str | None) -> settings.Settings:
 # --- talking --------------------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=Plain)
 def chat(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="One message; none for a prompt.")] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on in this session.")] = None,
@@ -173,7 +167,7 @@ def chat(
     raise typer.Exit(code)
 
 
-@session_app.command("list")
+@session_app.command("list", cls=Plain)
 def session_list(as_json: AsJson = False, url: Url = None) -> None:
     """Lists sessions."""
     with server(url) as client:
@@ -188,10 +182,13 @@ def sessions() -> None:
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=Plain)
 def jobs(
     session: Annotated[str | None, typer.Option(metavar="ID", help="Only this session's.")] = None,
-    status: Annotated[Status | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(metavar="STATUS", callback=one_of(states.JOB, STATUSES), help=f"Only these: {STATUSES}."),
+    ] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
@@ -200,7 +197,7 @@ def jobs(
         print_list(client, "/api/background", "jobs", jobs_table, as_json, session=session, status=status, limit=ROWS)
 
 
-@app.command()
+@app.command(cls=Plain)
 def job(
     job_id: JobId,
     report: Annotated[bool, typer.Option("--report", help="The full report and nothing else.")] = False,
@@ -218,7 +215,7 @@ def job(
             print(json_text(found) if as_json else job_page(found))
 
 
-@app.command()
+@app.command(cls=Plain)
 def stop(job_id: JobId, url: Url = None) -> None:
     """Cancels a job."""
     with server(url) as client:
@@ -231,8 +228,8 @@ def stop(job_id: JobId, url: Url = None) -> None:
 # --- knowledge ------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def ingest(paths: Annotated[list[Path], typer.Argument(metavar="PATH…")], url: Url = None) -> None:
+@app.command(cls=Plain)
+def ingest(paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders.")], url: Url = None) -> None:
     """Adds text and Markdown files, or folders of them, to the knowledge store."""
     err = Console(stderr=True, highlight=False)
     with server(url) as client:
@@ -242,10 +239,17 @@ def ingest(paths: Annotated[list[Path], typer.Argument(metavar="PATH…")], url:
         fail("nothing was taken" if not counts.taken else f"{counts.failed} failed")
 
 
-@app.command()
+@app.command(cls=Plain)
 def search(
-    query: str,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many hits.")] = None,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, in any form.")],
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            callback=one_of(map(str, range(1, MOST_HITS + 1)), HITS),
+            help=f"At most so many hits, {HITS}.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
@@ -263,7 +267,7 @@ def search(
 # --- the state ------------------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=Plain)
 def status(as_json: AsJson = False, url: Url = None) -> None:
     """Workers, queue, undelivered jobs, stores, settings; exits with 1 when no worker is live."""
     with server(url) as client:
@@ -282,7 +286,11 @@ def print_list(client: Client, path: str, name: str, table: Any, as_json: bool, 
     if as_json:
         print(json_text({name: list(items), "next_cursor": ""}))
         return
-    show(table(list(islice(items, ROWS))))
+    rows = list(islice(items, ROWS))
+    if not rows:
+        print(f"No {name}.", file=sys.stderr)
+        return
+    show(table(rows))
     if next(items, None):
         print(f"More than {ROWS}; --json gives all.", file=sys.stderr)
 

@@ -13,13 +13,15 @@ from uuid import uuid4
 from background.text import clean as storable
 from web.cli_screen import Board, Screen
 from web.cli_views import ENDED
-from web.client import Away, Client, Refused, part
+from web.client import Away, Client, ClientError, Refused, part
 from web.client_events import Event, Stream
 
 Messages = list[dict[str, Any]]
 
 # How often to look even though nothing was heard.
 LOOK_S = 5.0
+# For how long nothing is heard before the server is asked whether something is wrong with it.
+QUIET_S = 5.0
 # How long a server may be away before waiting for it ends.
 AWAY_S = 120.0
 # A job that has ended is briefed within moments, or else not before the session's next turn.
@@ -74,6 +76,8 @@ class Chat:
         self.owed: set[str] = set()  # tasks of the user's whose answer has not
         self.out: set[str] = set()  # jobs that are out, or back and not told
         self._patience = Patience(BRIEFING_S)
+        self._heard_at = time.monotonic()
+        self._problems: list[str] = []  # of the server, as they were last told
         self._stream = Stream(client, session)
 
     def __enter__(self) -> Self:
@@ -87,6 +91,7 @@ class Chat:
     def say(self, text: str) -> bool:
         """Sends a message and prints the answer as it comes. Returns whether the turn completed."""
         task = self._send(text)
+        self._heard_at = time.monotonic()
         self.owed.add(task)
         streamed, log = self._hear(task)
         self._complete(streamed, answer(log, task))
@@ -108,7 +113,7 @@ class Chat:
         printed: list[str] = []
         whole, attempt = True, None
         while True:
-            event = self._stream.next(LOOK_S)
+            event = self._next(LOOK_S)
             if event and event.name == "turn.delta":
                 if event.data["task_id"] != task:
                     continue
@@ -151,7 +156,8 @@ class Chat:
         """Says so if the turn ended otherwise than by completing. Returns whether it completed."""
         end, reason = outcome(log, task)
         if end in ENDED and end != "completed":
-            self.screen.note(f"The turn ended {end}{f': {reason}' if reason else ''}")
+            why = " — ".join(filter(None, (reason, detail(log, task))))
+            self.screen.note(f"The turn ended {end}{f': {why}' if why else ''}")
         return end == "completed"
 
     # --- jobs and briefings -----------------------------------------------------------------------------------------
@@ -216,7 +222,8 @@ class Chat:
 
     def jobs(self, ids: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """The session's jobs, oldest first; with `ids` only these, and no more pages than they need."""
-        left, found = None if ids is None else set(ids), []
+        left: set[str] | None = None if ids is None else set(ids)
+        found: list[dict[str, Any]] = []
         pages = self.client.pages("/api/background", "jobs", session=self.session, limit=200)
         while left is None or left:
             if (job := next(pages, None)) is None:
@@ -224,7 +231,8 @@ class Chat:
             if left is None or job["id"] in left:
                 found.append(job)
                 left = left and left - {job["id"]}
-        return sorted(found, key=lambda job: (job["created_at"], job["id"]))
+        # The server lists the newest first, and knows the order of jobs that bear the same millisecond.
+        return found[::-1]
 
     # --- listening --------------------------------------------------------------------------------------------------
 
@@ -232,10 +240,30 @@ class Chat:
         """The next event that is more than a piece of text; None after so many seconds, or when woken."""
         until = time.monotonic() + timeout
         while (left := until - time.monotonic()) > 0:
-            event = self._stream.next(left)
+            event = self._next(left)
             if event is None or event.name != "turn.delta":
                 return event
         return None
+
+    def _next(self, timeout: float) -> Event | None:
+        """The next event. Where something is waited for and none has come for long, what is wrong is said."""
+        event = self._stream.next(timeout)
+        if event:
+            self._heard_at = time.monotonic()
+        elif (self.owed or self.out) and time.monotonic() - self._heard_at >= QUIET_S:
+            self._heard_at = time.monotonic()
+            self._tell_problems()
+        return event
+
+    def _tell_problems(self) -> None:
+        """Says what the server says is wrong with it, once until that changes."""
+        try:
+            found = self.client.get("/api/status").get("problems") or []
+        except ClientError:
+            return  # whether the server is away for too long is decided elsewhere, and the wait needs no status
+        if found and found != self._problems:
+            self.screen.note(" ".join(map(str, found)), amid=True)
+        self._problems = found
 
     def wake(self) -> None:
         """Ends the `listen` of another thread."""
@@ -284,6 +312,11 @@ def outcome(log: Messages, task: str) -> tuple[str, str]:
     """A turn's state, and the reason of its end if it has one."""
     ends = [message for message in log if message["task_id"] == task and message.get("state")]
     return (ends[-1]["state"], ends[-1].get("reason") or "") if ends else ("", "")
+
+
+def detail(log: Messages, task: str) -> str:
+    """The sentence that says why a turn ended so, if there is one; it stands at what the agent said."""
+    return next((message["detail"] for message in reversed(said(log, task)) if message.get("detail")), "")
 
 
 def has_ended(log: Messages, task: str) -> bool:

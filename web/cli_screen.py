@@ -56,10 +56,11 @@ class Screen:
                 self.end_line()
                 self.piece(text.strip("\n") + "\n")
 
-    def note(self, text: object) -> None:
-        """One line about what happens."""
+    def note(self, text: object, *, amid: bool = False) -> None:
+        """One line about what happens; `amid` an answer it ends the answer's line only where both are seen."""
         with self._aside():
-            self.end_line()
+            if not amid or sys.stdout.isatty():
+                self.end_line()
             print(line(text), file=sys.stderr, flush=True)
 
     def end_line(self) -> None:

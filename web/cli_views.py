@@ -7,6 +7,7 @@ or turns its direction. Never speaks to a server.
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from background import states
 from background.text import clip
+from web.settings import DEFAULT_DATA, Settings
 
 ENDED = states.ended(states.JOB)
 DESCRIPTION_CHARS = 60
@@ -142,7 +144,7 @@ def job_page(job: dict[str, Any]) -> str:
         "created": when(job["created_at"]),
         "started": when(job.get("started_at")),
         "ended": when(job.get("completed_at")),
-        "told": _told(job),
+        "told" if job["status"] in ENDED else "waits": _told(job) if job["status"] in ENDED else _waits(job),
         "usage": ", ".join(f"{line(name).replace('_', ' ')} {line(count)}" for name, count in usage.items()),
         "report": _report(job),
     }
@@ -155,6 +157,11 @@ def _told(job: dict[str, Any]) -> str:
     delivery = job.get("delivery") or {}
     state = f"{line(delivery.get('state'))} {when(job['notified_at']) if job.get('notified_at') else ''}".strip()
     return f"{state} ({line(delivery['last_error'])})" if delivery.get("last_error") else state
+
+
+def _waits(job: dict[str, Any]) -> str:
+    """Why a job that has not ended does not go on, where something keeps it from it."""
+    return line((job.get("delivery") or {}).get("last_error"))
 
 
 def _report(job: dict[str, Any]) -> str:
@@ -198,8 +205,16 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"store {name}", _store(store)
     for problem in status["problems"]:
         yield "problem", problem
-    for name, value in status["settings"].items():
-        yield name, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    yield from _settings(status["settings"])
+
+
+def _settings(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Those that somebody has set. The data folder is always among them: where it lies by default depends on who asks."""
+    defaults = Settings.model_construct(data=Path(DEFAULT_DATA)).model_dump(mode="json")
+    changed = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    for name, value in changed.items():
+        yield f"setting {name}", json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    yield "settings", f"{len(settings) - len(changed)} others are as by default; --json has all"
 
 
 def _worker(worker: dict[str, Any]) -> str:

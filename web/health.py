@@ -3,6 +3,7 @@
 It reads and says; what is wrong is named with its effect.
 """
 
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -78,8 +79,10 @@ async def _knowledge(house: House) -> dict[str, Any]:
     return {"ok": True, "documents": counts.documents, "chunks": counts.chunks, "bytes": size}
 
 
-def _size(path: Any) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _size(path: Path) -> int:
+    """Bytes of a database with its log, which can be the larger of the two."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def routes(house: House) -> list[BaseRoute]:

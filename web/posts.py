@@ -55,7 +55,7 @@ class Posts:
             await self.db.write(queue.finish, run)
             return
         try:
-            await self._post(
+            task_id = await self._post(
                 job.owner, f"{sessions.BACKGROUND}{job.id}", "background", job.id, f"{job.id}.{attempt}", job.prompt
             )
         except Refused as error:
@@ -66,6 +66,7 @@ class Posts:
             await self.db.write(_fail_dispatch, run, job.id, str(error))
         else:
             await self.db.write(queue.finish, run)
+            log.info("job %s (%s) dispatched as task %s, attempt %s", job.id, job.subagent_type, task_id, attempt)
 
     async def nudge(self, run: Run) -> None:
         """Wake the origin session for what has come back, unless it must not be woken now."""
@@ -80,6 +81,7 @@ class Posts:
             await self.db.write(delivery.held_up, plan.job_ids, str(error), tried=True)
             raise TryAgain(backoff(run.tries), str(error)) from error
         await self.db.write(_nudged, run, task_id)
+        log.info("nudge for %s accepted as task %s", " ".join(plan.job_ids), task_id)
 
     async def _post(self, owner: str, session: str, origin: Origin, trigger: str, message_id: str, text: str) -> str:
         """SendMessage, return immediately. The task's id. Raises `TryAgain` or `Refused`."""

@@ -231,12 +231,12 @@ def test_of_several_waits_the_shortest_counts_unless_one_may_be_tried_at_once() 
 def test_a_connection_that_breaks_is_transient(endpoint: ScriptedModel, run: Run, streamed: bool) -> None:
     endpoint.rules([{"text": "x" * 400, "cut_after": 200}])
     told = run(failure(build_model("openai-chat:m"), streamed))
-    assert told.transient and told.message.startswith("the connection to m broke off: peer closed connection")
+    assert told.transient and told.message == "the connection to m broke off"
 
 
 def test_a_provider_that_cannot_be_reached_is_transient(dead_endpoint: None, run: Run) -> None:
     told = run(failure(build_model("openai-chat:m")))
-    assert told == Failure(True, None, "m could not be reached: All connection attempts failed")
+    assert told == Failure(True, None, "m could not be reached")
 
 
 @BOTH_WAYS

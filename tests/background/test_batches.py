@@ -232,12 +232,13 @@ async def test_the_deadline_counts_from_the_first_end(db: Database, clock: Clock
 
 
 @within(batch_join_timeout=DEADLINE_S * SECOND)
-async def test_a_deadline_behind_a_join_does_nothing(db: Database, clock: Clock) -> None:
+async def test_a_join_needs_its_deadline_no_more(db: Database, clock: Clock) -> None:
+    """It is not left in the queue either, where it would look like work that waits."""
     sent = await fan(db, 2)
     for out in sent.outs:
         await ends(db, out)
     clock.advance(DEADLINE_S)
-    await deadline(db, sent.batch)
+    assert await db.read(queue.due, ("join",)) == {}
     assert await nudges(db) == [f"nudge:{sent.batch}:1"]
 
 

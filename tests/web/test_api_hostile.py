@@ -179,7 +179,7 @@ FIELDS: list[tuple[str, Json, str, list[Any], int]] = [
     ("/api/sessions", {}, "incognito", [True], 422),
     (SPAWN, {"session": SESSION, "prompt": "x"}, "session", [None, "", "a b", "background:x", *NO_TEXT], 400),
     (SPAWN, {"session": SESSION, "prompt": "x"}, "prompt", [None, "", "  ", *NO_TEXT, "x" * 100_001], 400),
-    (SPAWN, {"session": SESSION, "prompt": "x"}, "description", [*NO_TEXT, "x" * 201], 400),
+    (SPAWN, {"session": SESSION, "prompt": "x"}, "description", [*NO_TEXT, "x" * 2001], 400),
     (SPAWN, {"session": SESSION, "prompt": "x"}, "subagent_type", [*NO_TEXT, "x" * 65], 400),
     (SPAWN, {"session": SESSION, "prompt": "x"}, "subagent_type", ["nosuch", "General", "general "], 422),
     (SPAWN, {"session": SESSION, "prompt": "x"}, "key", [*NO_TEXT, "x" * 201], 400),
