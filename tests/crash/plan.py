@@ -7,7 +7,6 @@ server on the same data, which lives all the while.
 
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -71,14 +70,13 @@ class Calm:
         """Out of the lines that `fatal.py` notes."""
         return cls(tuple(line for line in dict.fromkeys(diary) if line.split()[1] not in BY_THE_CLOCK), seconds)
 
-    def counted(self) -> Counter[str]:
-        """How often each place was committed."""
-        return Counter(moment.split()[1] for moment in self.moments if moment.startswith("after"))
-
 
 def plans(calm: Calm, count: int, seed: int) -> list[Plan]:
-    """`count` plans, the same for the same seed and calm. Every other one begins at a commit, each in its turn."""
-    order = random.Random(seed).sample(calm.moments, len(calm.moments))
+    """`count` plans, the same for the same seed and calm. Every other one begins at a commit, each in its turn.
+
+    Two calm runs differ by a commit or two; their plans then do not differ by more.
+    """
+    order = sorted(calm.moments, key=lambda moment: random.Random(f"{seed}:{moment}").random())
     return [_plan(random.Random(f"{seed}:{number}"), calm, order, number) for number in range(count)]
 
 
@@ -95,4 +93,4 @@ def _any_time(rng: random.Random, seconds: float) -> Kill:
 
 
 def _in_recovery(rng: random.Random, calm: Calm) -> Kill:
-    return Kill(rng.choice([moment for moment in calm.moments if int(moment.split()[2]) <= EARLY]))
+    return Kill(rng.choice(sorted(moment for moment in calm.moments if int(moment.split()[2]) <= EARLY)))
