@@ -113,8 +113,9 @@ def test_S56_a_cancel_is_named_by_what_it_met(server: Server, model: ScriptedMod
         for one in server.post("/api/background", session="s56", jobs=[{"prompt": p} for p in fillers])["jobs"]
     ]
     model.wait_for(lambda asked: len(asked) == 4)
-    runs, queued = (server.spawn("s56", prompt)["id"] for prompt in ("s56 runs", "s56 never starts"))
+    runs = server.spawn("s56", "s56 runs")["id"]
     model.held_at("never")
+    queued = server.spawn("s56", "s56 never starts")["id"]
     assert server.job(queued)["status"] == "queued"
     for job_id in (queued, runs):
         assert server.post(f"/api/background/{job_id}/cancel")["status"] == "canceled"
