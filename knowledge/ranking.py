@@ -37,15 +37,17 @@ _IN_SCOPE = """(d.owner is null or d.owner = :owner) and (:session is null or d.
 _WITH_ALL = f"""
     select chunk_index.rowid, {_SCORE} as score from chunk_index {_DOCUMENT}
     where chunk_index match :match and {_IN_SCOPE} order by score desc limit {WEIGHED}"""
+_UP_TO_CAP = "(select rowid from chunk_index where chunk_index match :match limit :cap) chunk_index"
 _COUNT = f"""
-    select count(*), total({_IN_SCOPE})
-    from (select rowid from chunk_index where chunk_index match :match limit :cap) chunk_index {_DOCUMENT}"""
+    select (select count(*) from {_UP_TO_CAP}), exists (select 1 from {_UP_TO_CAP} {_DOCUMENT} where {_IN_SCOPE})"""
 _HAS_WORD = (
     f"select distinct rowid >> {CHUNK_BITS} as id, :weight%d as weight from chunk_index where chunk_index match :w%d"
 )
 _LEADING = f"""
-    select d.id, count(*) as words from (%s) has cross join document d on d.id = has.id
-    where {_IN_SCOPE} group by d.id order by words desc, sum(weight) desc, d.id desc limit {LEADING}"""
+    select d.id, has.words
+    from (select id, count(*) as words, sum(weight) as weight from (%s) group by id) has
+    cross join document d on d.id = has.id where {_IN_SCOPE}
+    order by has.words desc, has.weight desc, d.id desc limit {LEADING}"""
 _AMONG = f"""
     select rowid, {_SCORE} as score from chunk_index
     where chunk_index match :match and rowid >> {CHUNK_BITS} in (select value from json_each(:ids)) order by score desc"""
@@ -166,7 +168,7 @@ def _leading(db: apsw.Connection, rare: dict[str, int], scope: Scope) -> dict[in
 
 
 def _rarest(db: apsw.Connection, expressions: Iterable[str], scope: Scope) -> dict[str, int]:
-    """The rarest of those that are in scope at all, with the number of chunks they are in.
+    """The rarest of those that are in scope at all, with the number of chunks they are in, in scope or not.
 
     Counting ends at a cap, so that "the" costs no more than others. A word that reaches it is taken only where there
     is no rarer one. (The vocabulary table would read a word's whole list, and knows no phrases.)
@@ -174,9 +176,9 @@ def _rarest(db: apsw.Connection, expressions: Iterable[str], scope: Scope) -> di
     expressions = sorted(expressions, key=len, reverse=True)[:MOST_COUNTED]
     cap = min(COMMON, COUNTED // len(expressions))
     counts = {one: db.execute(_COUNT, scope.parameters(match=one, cap=cap)).get for one in expressions}
-    rare = {one: int(in_scope) for one, (everywhere, in_scope) in counts.items() if everywhere < cap and in_scope}
+    rare = {one: count for one, (count, in_scope) in counts.items() if count < cap and in_scope}
     if not rare:
-        rare = {one: cap for one, (everywhere, _) in counts.items() if everywhere == cap}
+        rare = {one: count for one, (count, _) in counts.items() if count == cap}
     return dict(sorted(rare.items(), key=lambda one: one[1])[:RAREST])
 
 
