@@ -43,7 +43,10 @@ export async function deliver(sent) {
 async function begin(sent) {
   const here = state.current === null;
   sent.session = (await api.newSession()).id;
-  if (here && state.current === null) goTo(sent.session);
+  if (!here || state.current !== null) return;
+  drafts.set(sent.session, box.value); // what was typed meanwhile belongs to this chat, and no longer to a new one
+  setBox("");
+  goTo(sent.session);
 }
 
 export function discard(sent) {

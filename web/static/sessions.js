@@ -2,7 +2,7 @@
 
 import { byId, h, keyed, setText } from "./dom.js";
 import { activity, plural } from "./format.js";
-import { changed, findSession, isLive, sessionJobs, sessionTitle, state, turnsRunning } from "./state.js";
+import { drawNow, findSession, isLive, sessionJobs, sessionTitle, state, turnsRunning } from "./state.js";
 import { loadChatJobs, loadMessages, loadMore, loadSessions } from "./sync.js";
 import { unread } from "./unread.js";
 
@@ -22,7 +22,7 @@ export function follow() {
   if (named === null) byId("text").focus();
   if (named === state.current && (named || state.loaded)) return;
   Object.assign(state, { current: named, messages: [], earlier: false, loaded: named === null });
-  changed();
+  drawNow();
   if (named !== null && !findSession(named)) loadSessions();
   loadMessages();
   loadChatJobs();

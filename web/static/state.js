@@ -28,10 +28,13 @@ export const addView = (draw) => views.push(draw);
 export function changed() {
   if (due) return;
   due = true;
-  setTimeout(() => {
-    due = false;
-    for (const draw of views) draw();
-  }, 16);
+  setTimeout(drawNow, 16);
+}
+
+/** Draws at once: what is typed in the next moment must not meet the view of before. */
+export function drawNow() {
+  due = false;
+  for (const draw of views) draw();
 }
 
 /** Takes a job in, unless what we hold is newer: an ended attempt never runs again, a dismissed one stays dismissed. */
