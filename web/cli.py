@@ -229,7 +229,9 @@ def stop(job_id: JobId, url: Url = None) -> None:
 
 
 @app.command(cls=Plain)
-def ingest(paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders.")], url: Url = None) -> None:
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders.")], url: Url = None
+) -> None:
     """Adds text and Markdown files, or folders of them, to the knowledge store."""
     err = Console(stderr=True, highlight=False)
     with server(url) as client:

@@ -41,6 +41,6 @@ def one_of(values: Iterable[str], words: str) -> Callable[[str | None], str | No
     def check(value: str | None) -> str | None:
         if value is None or value in allowed:
             return value
-        raise typer.BadParameter(f"'{value}' is not {words}")
+        raise typer.BadParameter(f"{value!r} is not {words}")
 
     return check

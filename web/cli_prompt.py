@@ -91,7 +91,10 @@ def command(chat: Chat, name: str, *arguments: str) -> None:
     """One of the commands; anything else shows which there are."""
     match name, arguments:
         case "/jobs", ():
-            show(jobs_table(chat.jobs()))
+            if jobs := chat.jobs():
+                show(jobs_table(jobs))
+            else:
+                chat.screen.note("No jobs.")
         case "/stop", (job,):
             chat.screen.note(job_line(chat.client.post(f"/api/background/{part(job)}/cancel")))
         case "/report", (job,):

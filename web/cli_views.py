@@ -144,7 +144,7 @@ def job_page(job: dict[str, Any]) -> str:
         "created": when(job["created_at"]),
         "started": when(job.get("started_at")),
         "ended": when(job.get("completed_at")),
-        "told" if job["status"] in ENDED else "waits": _told(job) if job["status"] in ENDED else _waits(job),
+        **_delivery(job),
         "usage": ", ".join(f"{line(name).replace('_', ' ')} {line(count)}" for name, count in usage.items()),
         "report": _report(job),
     }
@@ -153,15 +153,13 @@ def job_page(job: dict[str, Any]) -> str:
     return "\n\n".join([head, *(f"{name}:\n{clean(text).strip()}" for name, text in texts.items() if text)])
 
 
-def _told(job: dict[str, Any]) -> str:
+def _delivery(job: dict[str, Any]) -> dict[str, str]:
+    """Whether an ended job was told of; of another, what keeps it from going on, where something does."""
     delivery = job.get("delivery") or {}
+    if job["status"] not in ENDED:
+        return {"waits": line(delivery.get("last_error"))}
     state = f"{line(delivery.get('state'))} {when(job['notified_at']) if job.get('notified_at') else ''}".strip()
-    return f"{state} ({line(delivery['last_error'])})" if delivery.get("last_error") else state
-
-
-def _waits(job: dict[str, Any]) -> str:
-    """Why a job that has not ended does not go on, where something keeps it from it."""
-    return line((job.get("delivery") or {}).get("last_error"))
+    return {"told": f"{state} ({line(delivery['last_error'])})" if delivery.get("last_error") else state}
 
 
 def _report(job: dict[str, Any]) -> str:

@@ -182,9 +182,9 @@ class Fake:
             stream.put_nowait(None)
         self.streams.clear()
 
-    def delta(self, task: str, text: str) -> None:
-        """A piece of an answer."""
-        self.emit("turn.delta", session="s", task_id=task, text=text)
+    def delta(self, task: str, text: str, attempt: int = 1) -> None:
+        """A piece of an answer; a model that is asked again begins its text anew, in another attempt."""
+        self.emit("turn.delta", session="s", task_id=task, attempt=attempt, text=text)
 
     def log(self, task: str, kind: str, text: str, state: str = "completed", **more: Any) -> None:
         """A message in the session's log; a turn's state stands on all of its messages."""
@@ -201,6 +201,7 @@ class Fake:
                 "task_id": task,
                 "state": state,
                 "reason": None,
+                "detail": None,
                 "created_at": NOW,
                 "job_ids": [],
             }

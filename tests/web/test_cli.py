@@ -26,6 +26,7 @@ from tests.support.server import ROOT, free_port, wait
 from tests.web.fake_outrider import NOW, Fake, ended, error, job, told
 from web import cli, cli_chat, cli_ingest
 from web.client_events import Event, events, lines
+from web.settings import Settings
 
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm", "COLUMNS": "120"}
 JOB = job()["id"]
@@ -141,8 +142,8 @@ def test_jobs_shows_a_row_for_each_job(fake: Fake, run: Callable[..., Result]) -
 
 
 def test_jobs_asks_the_server_for_what_was_narrowed_down(fake: Fake, run: Callable[..., Result]) -> None:
-    run("jobs", "--session", "s 1", "--status", "input_required")
-    assert fake.asked("GET", "/api/background") == [{"session": "s 1", "status": "input_required", "limit": "200"}]
+    run("jobs", "--session", "s 1", "--status", "failed")
+    assert fake.asked("GET", "/api/background") == [{"session": "s 1", "status": "failed", "limit": "200"}]
 
 
 def test_jobs_as_json_is_every_page_and_nothing_but_json(fake: Fake, run: Callable[..., Result]) -> None:
@@ -166,8 +167,41 @@ def test_a_cursor_that_comes_again_ends_the_list(fake: Fake, run: Callable[..., 
     assert len(json.loads(run("jobs", "--json").stdout)["jobs"]) == 2
 
 
-def test_every_status_of_a_job_can_be_asked_for() -> None:
-    assert {status.value for status in cli.Status} == {*states.JOB, "input_required"}
+def test_every_status_of_a_job_can_be_asked_for_and_another_is_refused_in_plain_words(
+    run: Callable[..., Result],
+) -> None:
+    assert {status: run("jobs", "--status", status).exit_code for status in states.JOB} == dict.fromkeys(states.JOB, 0)
+    assert run("jobs", "--status", "input_required").stderr.splitlines()[-1] == (
+        "Error: Invalid value for '--status': 'input_required' is not queued, running, completed, failed or canceled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "line"), [(("jobs", "--session", "nope"), "No jobs."), (("session", "list"), "No sessions.")]
+)
+def test_a_list_of_nothing_says_so_without_a_bare_header(
+    fake: Fake, run: Callable[..., Result], command: tuple[str, ...], line: str
+) -> None:
+    fake.answers["GET /api/sessions"] = {"sessions": [], "next_cursor": ""}
+    result = run(*command)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{line}\n")
+
+
+HELPS = ["serve", "worker", "chat", "jobs", "job", "stop", "ingest", "search", "status", "session list"]
+
+
+@pytest.mark.parametrize("command", HELPS)
+def test_help_names_what_to_give_and_no_types(run: Callable[..., Result], command: str) -> None:
+    text = run(*command.split(), "--help").stdout.split("Settings,")[0]
+    assert re.findall(r"[<>{}]|\[\[|\bstr\b|list\[|required", text) == []
+    assert "--help" in text
+
+
+def test_help_explains_each_argument_by_its_plain_name(run: Callable[..., Result]) -> None:
+    usage = {command: run(command, "--help").stdout.splitlines()[0] for command in ("chat", "job", "ingest", "search")}
+    assert [line.split("[OPTIONS] ")[1] for line in usage.values()] == ["[TEXT]", "ID", "PATH…", "QUERY"]
+    assert "--port PORT" in run("serve", "--help").stdout
+    assert "QUERY  Words" in run("search", "--help").stdout
 
 
 def test_sessions_are_listed(fake: Fake, run: Callable[..., Result]) -> None:
@@ -198,6 +232,20 @@ def test_one_job_is_shown_with_all_that_a_reader_asks(fake: Fake, run: Callable[
         assert text in page
     assert "and more" not in page
     assert json.loads(run("job", JOB, "--json").stdout) == fake.jobs[JOB]
+
+
+def test_a_job_that_waits_to_be_dispatched_says_what_for_and_nothing_of_being_told(
+    fake: Fake, run: Callable[..., Result]
+) -> None:
+    held = {"state": "none", "attempts": 2, "last_error": "Too many tasks are open."}
+    fake.jobs[JOB] = job(delivery=held)
+    page = run("job", JOB).stdout
+    assert "waits:       Too many tasks are open.\n" in page
+    assert "told" not in page
+    fake.jobs[JOB] = ended(delivery="pending") | {"delivery": held | {"state": "pending"}}
+    assert "told:        pending (Too many tasks are open.)\n" in run("job", JOB).stdout
+    fake.jobs[JOB] = job()
+    assert "waits" not in run("job", JOB).stdout
 
 
 def test_a_job_that_its_user_stopped_says_who_stopped_it(fake: Fake, run: Callable[..., Result]) -> None:
@@ -362,6 +410,7 @@ def test_without_a_server_one_line_says_where_it_was_sought_and_how_to_start_it(
         ("chat", "  "),
         ("search", ""),
         ("search", "q", "--limit", "0"),
+        ("search", "q", "--limit", "51"),
         ("search", "q", "--limit", "many"),
         ("jobs", "--status", "lost"),
         ("job", JOB, "--report", "--json"),
@@ -580,15 +629,17 @@ def status(live: bool = True, **fields: Any) -> dict[str, Any]:
             "knowledge": {"ok": False},
             "spare": {"ok": True, "documents": 4, "chunks": 5, "bytes": 6},
         },
-        "settings": {"auto_resume": True, "model": "offline"},
+        "settings": Settings(data=Path("/data")).model_dump(mode="json"),
         "problems": [],
     } | fields
 
 
 def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, run: Callable[..., Result]) -> None:
-    """F173: what an operator asks of a server, in one table."""
+    """F173: what an operator asks of a server, in one table; of the settings those that are not as by default."""
     fake.answers["GET /api/status"] = status(problems=["No index: reports are delivered without a pointer."])
+    fake.answers["GET /api/status"]["settings"] |= {"auto_resume": False, "profiles": ["chat", "echo"], "new": 1}
     result = run("status")
+    others = len(Settings.model_fields) - 3
     assert (result.exit_code, result.stderr) == (0, "")
     rows = [" ".join(row.split()) for row in result.stdout.splitlines()]
     assert rows == [
@@ -600,9 +651,13 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
         "store knowledge cannot be read",
         "store spare 4 documents, 5 chunks, 6 B",
         "problem No index: reports are delivered without a pointer.",
-        "auto_resume true",
-        "model offline",
+        "setting data /data",
+        "setting auto_resume false",
+        'setting profiles ["chat", "echo"]',
+        "setting new 1",
+        f"settings {others} others are as by default; --json has all",
     ]
+    assert json.loads(run("status", "--json").stdout) == fake.answers["GET /api/status"]
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -893,10 +948,103 @@ def test_a_message_whose_answer_was_lost_is_sent_again_as_the_same(fake: Fake, r
 
 
 def test_a_turn_that_failed_says_why(fake: Fake, run: Callable[..., Result]) -> None:
-    fake.turn = speaks("Half", state="failed", reason="MODEL_FAILED")
+    """With the sentence behind the word, made clean like all that is written elsewhere."""
+    fake.turn = speaks("Half", state="failed", reason="MODEL_FAILED", detail="The key\nwas \x1brefused.")
     result = run("chat", "hi")
     assert (result.exit_code, result.stdout) == (1, "Half\n")
-    assert result.stderr.splitlines()[-1] == "The turn ended failed: MODEL_FAILED"
+    assert result.stderr.splitlines()[-1] == "The turn ended failed: MODEL_FAILED — The key was ␛refused."
+
+
+def test_a_model_that_is_asked_again_begins_anew_and_its_text_is_read_from_the_log(
+    fake: Fake, run: Callable[..., Result]
+) -> None:
+    """Pieces of a second attempt are never joined to those of the first."""
+
+    async def turn(server: Fake, task: str) -> None:
+        server.delta(task, "Owls ar")
+        server.delta(task, "Owls ", attempt=2)
+        server.delta(task, "are birds", attempt=2)
+        server.finish(task, kept[task])
+
+    kept = {"task-1": "Owls are birds", "task-2": "Birds they are"}
+    fake.turn = turn
+    result = run("chat", "hi")
+    assert (result.stdout, result.stderr) == ("Owls are birds\n", "session s\n")
+    result = run("chat", "--session", "s", "hi")
+    assert result.stdout == "Owls ar\nBirds they are\n"
+    assert result.stderr == "The answer that was kept is another than the one above:\n"
+
+
+# --- silence --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat that takes a moment for a long time."""
+    monkeypatch.setattr(cli_chat, "LOOK_S", 0.03)
+    monkeypatch.setattr(cli_chat, "QUIET_S", 0.05)
+
+
+async def asked_status(server: Fake, times: int) -> None:
+    """Waits until the client has asked so often for the state since now."""
+    before = len(server.asked("GET", "/api/status"))
+    await server.until(lambda: len(server.asked("GET", "/api/status")) >= before + times)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_silence_is_explained_by_the_servers_problems_and_again_only_when_they_change(
+    fake: Fake, run: Callable[..., Result]
+) -> None:
+    async def turn(server: Fake, task: str) -> None:
+        server.delta(task, "Well")
+        for problems in ([], ["WORKER_UNAVAILABLE: no worker\nis live.", "Also this."], ["Another."], [], ["Another."]):
+            server.answers["GET /api/status"] = status(problems=problems)
+            await asked_status(server, 3)
+        server.delta(task, ", here.")
+        server.finish(task, "Well, here.")
+
+    fake.turn = turn
+    result = run("chat", "hi")
+    assert result.stderr.splitlines() == [
+        "session s",
+        "WORKER_UNAVAILABLE: no worker is live. Also this.",
+        "Another.",
+        "Another.",
+    ]
+    assert (result.exit_code, result.stdout) == (0, "Well, here.\n")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_silence_while_jobs_are_out_is_explained_too(fake: Fake, run: Callable[..., Result]) -> None:
+    async def turn(server: Fake, task: str) -> None:
+        server.jobs[JOB] = job(1, batch_id=task)
+        server.finish(task, "out")
+        await asked_status(server, 2)
+        server.jobs[JOB] = told(1, "brief", batch_id=task)
+        server.finish("brief", "found")
+
+    fake.answers["GET /api/status"] = status(live=False, problems=["No worker is live."])
+    fake.turn = turn
+    result = run("chat", "hi")
+    assert result.stdout == "out\nfound\n"
+    assert result.stderr.splitlines().count("No worker is live.") == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_state_that_cannot_be_had_ends_no_waiting(fake: Fake, run: Callable[..., Result]) -> None:
+    async def turn(server: Fake, task: str) -> None:
+        await asked_status(server, 2)
+        server.finish(task, "ok")
+
+    fake.answers["GET /api/status"] = error(503, "UNAVAILABLE", "Not now.")
+    fake.turn = turn
+    result = run("chat", "hi")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "ok\n", "session s\n")
+
+
+def test_who_hears_something_does_not_ask_for_the_state(fake: Fake, run: Callable[..., Result]) -> None:
+    assert run("chat", "hi").exit_code == 0
+    assert fake.asked("GET", "/api/status") == []
 
 
 def test_a_message_that_is_refused_says_why(fake: Fake, run: Callable[..., Result]) -> None:
@@ -950,6 +1098,18 @@ def test_chat_follows_its_jobs_until_the_briefing_was_printed(fake: Fake, run: C
     ]
     assert lines[-1] == f"{second} failed (STALLED): look into 2"
     assert result.exit_code == 0
+
+
+def test_jobs_of_one_millisecond_stand_in_the_order_they_were_sent_out(fake: Fake, run: Callable[..., Result]) -> None:
+    async def turn(server: Fake, task: str) -> None:
+        for number in (3, 1, 2):
+            server.jobs[str(number)] = told(number, "brief", batch_id=task)
+        server.log("brief", "agent", "found")
+        server.finish(task, "out")
+
+    fake.turn, fake.page = turn, 2
+    sent = [job(number)["id"] for number in (3, 1, 2)]
+    assert f"Sent out 3 jobs: {', '.join(sent)}" in run("chat", "hi").stderr.splitlines()
 
 
 def test_at_a_terminal_the_jobs_move_and_the_answers_stay(fake: Fake) -> None:
@@ -1140,8 +1300,8 @@ def test_coming_back_says_how_the_last_turn_failed_and_brings_the_answer_of_one_
     with Terminal(fake, "chat", "--session", "s") as terminal:
         terminal.shows("› and now")
         terminal.shows("› ")
-        fake.now(lambda: fake.finish("t2", "", "failed", reason="MODEL_FAILED"))
-        terminal.shows("The turn ended failed: MODEL_FAILED")
+        fake.now(lambda: fake.finish("t2", "", "failed", reason="MODEL_FAILED", detail="The key was refused."))
+        terminal.shows("The turn ended failed: MODEL_FAILED — The key was refused.")
         terminal.type("/quit\r")
         terminal.ends()
         assert "STALLED" not in terminal.seen
