@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -68,6 +69,17 @@ def see(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
         raise A2AError("TASK_NOT_FOUND")
     history = None if history_length == 0 else sessions.history(tx, task_id, history_length)
     return Seen(view, a2a_views.task(view, history))
+
+
+def see_accepted(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
+    """A task as it was when it was accepted, however far it has come since: its stream tells the rest."""
+    seen = see(tx, owner, task_id, history_length)
+    if seen.view.revision == 1:
+        return seen
+    first, *_ = journal.after(tx, task_id, 0)
+    later = {"reason": None, "detail": None, "folded_into": None, "result": None}
+    view = replace(seen.view, revision=first.revision, state=first.state, at=first.at, **later)
+    return Seen(view, a2a_views.task(view, seen.task.get("history")))
 
 
 class _Stream(StreamingResponse):
@@ -143,7 +155,8 @@ class Edge:
         with ExitStack() as place:
             place.enter_context(self._house.streams.of_user(caller.owner))  # before anything is stored
             accepted = await self._accept(caller, asked)
-            seen = await self._see(caller, accepted.task_id, asked.history_length)
+            look = see_accepted if accepted.new else see
+            seen = await self._db.read(look, caller.owner, accepted.task_id, asked.history_length)
             return self._stream(caller, rpc_id, seen, place)
 
     async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
@@ -236,7 +249,6 @@ class Edge:
             yield _frame(rpc_id, {"task": task})
             pinged = loop.time()
             while not view.ended:
-                await ear.wait(min(LOOK_S, max(0.0, expires - loop.time())))
                 fresh, entries = await self._db.read(_news, caller.owner, view)
                 for entry in entries:
                     yield _frame(rpc_id, a2a_views.event(fresh, entry))
@@ -249,6 +261,8 @@ class Edge:
                 elif loop.time() - pinged >= PING_S - LOOK_S:
                     yield ": alive\n\n"
                     pinged = loop.time()
+                if not view.ended:
+                    await ear.wait(min(LOOK_S, max(0.0, expires - loop.time())))
 
 
 def accept(tx: Tx, message: Incoming, context_id: str | None) -> Accepted:

@@ -21,6 +21,14 @@ def test_a43_a_stream_is_one_task_then_updates_the_last_of_them_an_end(shared: S
     assert frames[0]["task"]["status"]["state"] in (SUBMITTED, WORKING)
 
 
+def test_a43_the_stream_of_a_new_task_begins_with_its_beginning_however_soon_it_ends(shared: Server) -> None:
+    for _ in range(20):
+        first, *events = wire.streamed(shared, message("quick"))
+        assert first["task"]["status"]["state"] == SUBMITTED and "artifacts" not in first["task"]
+        states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
+        assert states == [WORKING, COMPLETED] and len(events) == 3
+
+
 def test_a43_the_server_closes_a_stream_at_its_end(shared: Server) -> None:
     with wire.stream(shared, "SendStreamingMessage", {"message": message()}) as frames:
         assert "statusUpdate" in list(frames)[-1]
