@@ -37,6 +37,7 @@ NOT_YET = (
 )
 Arguments = dict[str, Any]
 Function = Callable[..., Awaitable[str]]
+Foreground = Callable[[list[Spec]], Awaitable[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ class Desk:
     run: Run
     task: Task
     session: Session
-    excerpt_chars: int
     step: Callable[[], int]
-    foreground: Callable[[list[Spec]], Awaitable[list[str]]]
+    foreground: Foreground
 
 
 def toolset(desk: Desk, names: tuple[str, ...]) -> FunctionToolset[Any]:

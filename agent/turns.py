@@ -19,7 +19,7 @@ from agent.models import classify
 from agent.notifications import excerpt
 from agent.subagents import Registry, UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
-from agent.tools import CHAT_TOOLS, Desk, toolset
+from agent.tools import CHAT_TOOLS, Desk, Foreground, toolset
 from background import delivery, jobs, queue, tasks, terminal
 from background.database import Database, Row, Tx
 from background.errors import StorageUnavailable, TryAgain
@@ -103,17 +103,7 @@ class Turns:
         names, instructions = CHAT_TOOLS, CHAT
         if turn.job:
             names, instructions = turn.job.tools, worker_instructions(self.registry.get(turn.job.subagent_type))
-        desk = Desk(
-            db=self.db,
-            knowledge=self.knowledge,
-            registry=self.registry,
-            run=run,
-            task=turn.task,
-            session=turn.session,
-            excerpt_chars=self.shape.excerpt_chars,
-            step=lambda: len(progress.answers),
-            foreground=lambda specs: self._side_by_side(run, turn, specs),
-        )
+        desk = self._desk(run, turn, progress, lambda specs: self._side_by_side(run, turn, specs))
         left = self._limit_s(turn) - run.spent / SECOND
         async with asyncio.timeout(max(0.0, left)):
             await loop.drive(
@@ -125,6 +115,18 @@ class Turns:
                 steps,
                 self.bounds.stall_s,
             )
+
+    def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground) -> Desk:
+        return Desk(
+            db=self.db,
+            knowledge=self.knowledge,
+            registry=self.registry,
+            run=run,
+            task=turn.task,
+            session=turn.session,
+            step=lambda: len(progress.answers),
+            foreground=foreground,
+        )
 
     def _limit_s(self, turn: Turn) -> float:
         return self.bounds.job_timeout_s if turn.job else self.bounds.turn_timeout_s
@@ -215,17 +217,7 @@ class Turns:
 
     async def _foreground(self, run: Run, turn: Turn, spec: Spec) -> str:
         progress = Progress([])
-        desk = Desk(
-            db=self.db,
-            knowledge=self.knowledge,
-            registry=self.registry,
-            run=run,
-            task=turn.task,
-            session=turn.session,
-            excerpt_chars=self.shape.excerpt_chars,
-            step=lambda: len(progress.answers),
-            foreground=_none_below,
-        )
+        desk = self._desk(run, turn, progress, _none_below)
         instructions = worker_instructions(self.registry.get(spec.subagent_type))
         try:
             await loop.drive(
