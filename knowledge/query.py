@@ -13,6 +13,7 @@ from itertools import pairwise
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co So"])  # as in schema.sql
 SNIPPET_CHARS = 600
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)  # on one line it would run into what follows
 _CUT_AT_START, _CUT_AT_END = re.compile(r"^\S{0,40}(?=\s)|^.."), re.compile(r"(?<=\s)\S{0,40}$|..$")
 
 Tokenize = Callable[[str], list[tuple[int, int, str]]]  # text → (start, end, stem) of each word, in UTF-8 bytes
@@ -123,7 +124,7 @@ def snippet(text: str, stems: frozenset[str], tokenize: Tokenize) -> str:
         inner = _CUT_AT_START.sub("…", inner, count=1)
     if end < len(plain):
         inner = _CUT_AT_END.sub("…", inner, count=1)
-    return " ".join(inner.split())
+    return " ".join(_HEADING.sub(r"\1 —", inner).split())
 
 
 def _places(text: str, stems: frozenset[str], tokenize: Tokenize) -> list[tuple[int, str]]:

@@ -60,7 +60,7 @@ def test_a_word_in_the_heading_weighs_more_than_one_in_the_text(ask: Any) -> Non
 def test_a_section_is_found_by_the_headings_above_it(ask: Any) -> None:
     text = f"# Lighthouses\n{FILLER}\n## Costs\n{FILLER}{FILLER}\n## Staff\n{FILLER}"
     (hit,) = ask("lighthouses staff", report(text))
-    assert hit.snippet.startswith("## Staff")
+    assert hit.snippet.startswith("Staff — ")
 
 
 def test_rare_words_decide_where_a_common_one_is_everywhere(ask: Any) -> None:
