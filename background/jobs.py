@@ -228,7 +228,7 @@ def _existing(tx: Tx, owner: str, key: str, spec: Spec) -> Job | None:
     if row is None:
         return None
     if row["fingerprint"] != spec.fingerprint:
-        raise Fault("conflict", "This key was used for another job.", key=key.rpartition(":")[2])
+        raise Fault("conflict", "This key was used for another job.", key=key.removeprefix("api:"))
     return by_id(tx, row["id"])
 
 

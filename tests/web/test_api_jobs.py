@@ -143,7 +143,7 @@ def test_s42_a_key_is_one_job_five_times_at_once_and_once_more_after_a_restart(
     api: Server, model: ScriptedModel, session: str
 ) -> None:
     model.rules([{"last_user": "once", "not_anywhere": "task-notification", "text": "done once"}, {"text": "Told."}])
-    asked = {"session": session, "prompt": "once", "key": f"key of {session}"}
+    asked = {"session": session, "prompt": "once", "key": f"a:key:of {session}"}
     with ThreadPoolExecutor(5) as pool:
         answers = list(pool.map(lambda _: api.http.post("/api/background", json=asked), range(5)))
     assert {answer.status_code for answer in answers} == {202}
@@ -155,7 +155,7 @@ def test_s42_a_key_is_one_job_five_times_at_once_and_once_more_after_a_restart(
     assert [job["id"] for job in api.jobs(session)] == [job_id]
     assert len([asked for asked in model.requests() if asked.rule == 0]) == 1, "its worker ran once"
     answer = api.http.post("/api/background", json=asked | {"prompt": "otherwise"})
-    assert told(answer) == (409, "CONFLICT")
+    assert told(answer) == (409, "CONFLICT") and error(answer)["details"] == {"key": asked["key"]}
 
 
 # --- stopping, hiding, trying anew ----------------------------------------------------------------------------------
