@@ -213,7 +213,7 @@ def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Sp
     """
     if len({key for key, _ in specs}) < len(specs):
         raise Fault("invalid", "Two jobs of one list have the same key.", field="key")
-    found = [_existing(tx, session.owner, key, spec) for key, spec in specs]
+    found = [_existing(tx, session, key, spec) for key, spec in specs]
     fresh = [pair for pair, job in zip(specs, found, strict=True) if job is None]
     if fresh:
         _check_room(tx, session.owner, len(fresh))
@@ -223,11 +223,13 @@ def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Sp
     return [job or next(made) for job in found]
 
 
-def _existing(tx: Tx, owner: str, key: str, spec: Spec) -> Job | None:
-    row = tx.one("select id, fingerprint from jobs where owner = :owner and key = :key", owner=owner, key=key)
+def _existing(tx: Tx, session: Session, key: str, spec: Spec) -> Job | None:
+    row = tx.one(
+        "select id, fingerprint, session from jobs where owner = :owner and key = :key", owner=session.owner, key=key
+    )
     if row is None:
         return None
-    if row["fingerprint"] != spec.fingerprint:
+    if (row["fingerprint"], row["session"]) != (spec.fingerprint, session.uid):
         raise Fault("conflict", "This key was used for another job.", key=key.removeprefix("api:"))
     return by_id(tx, row["id"])
 
