@@ -309,7 +309,7 @@ def test_a_list_narrows_by_source_and_type(run: Any, tmp_path: Path) -> None:
         async with library(tmp_path, *documents) as store:
 
             async def headings(**narrowed: str) -> list[str]:
-                return [one.heading for one in (await store.documents(OWNER, **narrowed)).documents]
+                return [one.heading for one in (await store.documents(OWNER, 50, **narrowed)).documents]
 
             assert await headings() == ["c", "b", "a"]
             assert await headings(source="s2") == ["c", "b"]
