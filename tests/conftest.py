@@ -35,12 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def crashes(request: pytest.FixtureRequest) -> int:
-    """How often to kill: few in the suite, many in `make crash N=...`."""
-    return int(request.config.getoption("--crashes") or 0)
-
-
-@pytest.fixture
 def run() -> Callable[..., Any]:
     """Runs a coroutine to its end on an event loop of its own: `run(story())`. Fails after `timeout` seconds."""
 

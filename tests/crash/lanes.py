@@ -35,7 +35,7 @@ class Told:
     folder: Path
 
     def __str__(self) -> str:
-        again = f"make crash N=5 ARGS='--kill \"{self.plan}\"'"
+        again = f"make crash N=5 ARGS='-k is_killed --kill \"{self.plan}\"'"
         return "\n".join([*self.broken, f"killed: {self.deaths}", f"what is left: {self.folder}", f"again: {again}"])
 
 

@@ -20,6 +20,7 @@ from tests.support.scripted import ScriptedModel
 from tests.support.server import ROOT, Server, wait
 
 ANSWER_S = 60.0
+Lost = httpx.TransportError  # what a request raises whose server dies
 ENV = {
     "OUTRIDER_LEASE_S": "0.5",  # so soon is taken over what a dead server held
     "OUTRIDER_MAX_ATTEMPTS": "6",  # more than it is killed: nothing here fails for being killed too often
@@ -129,6 +130,11 @@ class Mortal(Server):
     def kill(self) -> None:
         self.nursery.kill()
 
+    def idle(self) -> bool:
+        """Nothing waits or works but deadlines of batches, and what can be read is what was written."""
+        projected = "outrider_unprojected_tasks 0\n" in self.http.get("/metrics").text
+        return projected and all(row["kind"] == "join" for row in self.get("/api/status")["queue"])
+
     def dead(self) -> bool:
         """After a request that failed: whether that was because the server has died."""
         return self.nursery.over(timeout=5)
@@ -136,6 +142,3 @@ class Mortal(Server):
     def close(self) -> None:
         self.kill()
         self.http.close()
-
-
-Lost = httpx.TransportError  # what a request raises whose server dies

@@ -201,9 +201,9 @@ class Story:
         return waits
 
     def _at_rest(self) -> bool:
-        return all(
-            self.server.get(f"/api/sessions/{session}")["running"] == 0
-            and {job["description"] for job in self.server.jobs(session) if job["notified"]} == names
+        """Every job has been told, and nothing is left to do."""
+        return self.server.idle() and all(
+            {job["description"] for job in self.server.jobs(session) if job["notified"]} == names
             for session, names in JOBS.items()
         )
 
@@ -213,7 +213,7 @@ class Story:
         return Seen(
             jobs={session: [self.server.job(job["id"]) for job in self.server.jobs(session)] for session in JOBS},
             messages=messages,
-            tasks={task_id: self.server.ended(task_id) for task_id in turns},
+            tasks={task_id: self.server.task(task_id) for task_id in turns},
             asked=self.model.requests(),
         )
 
@@ -225,7 +225,8 @@ class Story:
             for job in self.server.jobs(session)
         ]
         asked = [str(asked) for asked in self.model.requests()]
-        return "\n".join([f"done: {sorted(self._done)}", *jobs, *asked[-20:]])
+        queue = [f"{row['kind']}: {row}" for row in self.server.get("/api/status")["queue"]]
+        return "\n".join([f"done: {sorted(self._done)}", *jobs, *queue, *asked[-20:]])
 
 
 def _by_script(name: str) -> dict[str, str]:

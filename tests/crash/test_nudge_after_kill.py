@@ -28,11 +28,6 @@ def kinds(log: list[dict[str, Any]]) -> list[str]:
     return [said["kind"] for said in log]
 
 
-def idle(server: Mortal) -> bool:
-    """Nothing waits or works but deadlines of batches."""
-    return all(kind["kind"] == "join" for kind in server.get("/api/status")["queue"])
-
-
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_a_job_that_ended_is_told_once_after_a_kill(mortal: Mortal, scripted: ScriptedModel, moment: str) -> None:
     """F112: kill -9 between settle and nudge, then restart: one briefing, however often it is started again."""
@@ -54,5 +49,5 @@ def test_a_job_that_ended_is_told_once_after_a_kill(mortal: Mortal, scripted: Sc
 
     mortal.kill()
     assert mortal.begin()
-    mortal.wait(lambda: idle(mortal))
+    mortal.wait(mortal.idle)
     assert mortal.messages("s") == log
