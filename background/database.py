@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -320,18 +320,16 @@ def _prepare(path: Path, now: int) -> None:
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path.touch(mode=0o600)
-        connection = _open(path)
         try:
-            connection.execute("pragma journal_mode=wal")
-            migrate(connection, now)
+            with closing(_open(path)) as connection:
+                connection.execute("pragma journal_mode=wal")
+                migrate(connection, now)
         except sqlite3.OperationalError as error:
             raise StorageUnavailable(f"{path} cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
             raise UnusableDatabase(
                 f"{path} is damaged, or no database of ours ({error}); restore it from a backup"
             ) from error
-        finally:
-            connection.close()
 
 
 def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS) -> None:
