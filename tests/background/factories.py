@@ -276,6 +276,23 @@ async def ends(db: Database, out: Out, state: str = "completed", text: str = "Th
 # -- coming back
 
 
+def ids(*outs: Out) -> list[str]:
+    """The jobs' ids, in order."""
+    return sorted(out.job.id for out in outs)
+
+
+async def told_by(db: Database, key: str) -> list[str]:
+    """The jobs that a nudge of this key tells of, in the order of their ids."""
+    batch, _, generation = key.removeprefix("nudge:").rpartition(":")
+    return await db.read(batches.generation_of, batch, int(generation))
+
+
+async def counted(db: Database, sent: Fan) -> list[dict[str, int]]:
+    """What each join of a batch counted."""
+    _, _, joins = await db.read(batches.get, OWNER, sent.batch)
+    return [join["counts"] for join in joins]
+
+
 async def nudges(db: Database) -> list[str]:
     """The keys of nudges that wait in the queue, due or not, oldest first."""
 

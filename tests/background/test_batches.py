@@ -11,15 +11,14 @@ from background.errors import Fault
 from background.limits import SECOND
 from tests.background.factories import (
     OWNER,
-    Fan,
-    Out,
-    at_work,
     briefing,
     brought_to_end,
+    counted,
     ended_job,
     ends,
     fan,
     fresh,
+    ids,
     nudged,
     nudges,
     reported,
@@ -30,27 +29,12 @@ from tests.background.factories import (
     submitted,
     take,
     taken_up,
+    told_by,
 )
 from tests.background.story import opened, rows, story, value, within
 from tests.support.clock import Clock
 
 DEADLINE_S = 900
-
-
-async def told_by(db: Database, key: str) -> list[str]:
-    """The jobs that a nudge of this key tells of."""
-    batch, _, generation = key.removeprefix("nudge:").rpartition(":")
-    return await db.read(batches.generation_of, batch, int(generation))
-
-
-async def counts(db: Database, sent: Fan) -> list[dict[str, int]]:
-    """What each join of a batch counted."""
-    _, _, joins = await db.read(batches.get, OWNER, sent.batch)
-    return [join["counts"] for join in joins]
-
-
-def ids(*outs: Out) -> list[str]:
-    return sorted(out.job.id for out in outs)
 
 
 async def deadline(db: Database, batch: str) -> None:
@@ -77,7 +61,7 @@ async def test_a_batch_fires_once_when_the_last_of_it_may_be_told(db: Database) 
     await ends(db, sent.outs[6], "failed")
     assert await nudges(db) == [f"nudge:{sent.batch}:1"]
     assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs)
-    assert await counts(db, sent) == [{"completed": 6, "failed": 1}]
+    assert await counted(db, sent) == [{"completed": 6, "failed": 1}]
 
 
 @story
@@ -126,7 +110,7 @@ async def test_when_all_fail_at_once_it_fires_at_once(db: Database) -> None:
     sent = await fan(db, 4)
     await asyncio.gather(*(settled(db, out.turn, "failed") for out in sent.outs))
     await asyncio.gather(*(reported(db, out.job) for out in sent.outs))
-    assert await counts(db, sent) == [{"failed": 4}]
+    assert await counted(db, sent) == [{"failed": 4}]
     assert len(await nudges(db)) == 1
 
 
@@ -209,14 +193,14 @@ async def test_at_the_deadline_what_is_there_is_told_and_the_rest_comes_as_the_n
     clock.advance(1)
     await deadline(db, sent.batch)
     assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs[:4])
-    assert await counts(db, sent) == [{"completed": 3, "failed": 1, "out": 1}]
+    assert await counted(db, sent) == [{"completed": 3, "failed": 1, "out": 1}]
     turn, told = await briefing(db, f"nudge:{sent.batch}:1")
     assert sorted(told) == ids(*sent.outs[:4])
     await settled(db, turn)
     await ends(db, sent.outs[4])
     assert await nudges(db) == [f"nudge:{sent.batch}:2"]
     assert (await briefing(db, f"nudge:{sent.batch}:2"))[1] == ids(sent.outs[4])
-    assert await counts(db, sent) == [{"completed": 3, "failed": 1, "out": 1}, {"completed": 4, "failed": 1}]
+    assert await counted(db, sent) == [{"completed": 3, "failed": 1, "out": 1}, {"completed": 4, "failed": 1}]
 
 
 @within(batch_join_timeout=DEADLINE_S * SECOND)
@@ -256,7 +240,7 @@ async def test_an_end_whose_report_is_done_only_behind_the_deadline_is_told_then
     clock.advance(5)
     await reported(db, sent.outs[0].job)
     assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0])
-    assert await counts(db, sent) == [{"completed": 1, "out": 1}]
+    assert await counted(db, sent) == [{"completed": 1, "out": 1}]
     if not closed:
         await settled(db, sent.turn)
     await ends(db, sent.outs[1])
@@ -274,7 +258,7 @@ async def test_what_its_user_canceled_alone_starts_no_turn(db: Database) -> None
         await db.write(terminal.cancel_job, out.job, "user")
         await reported(db, out.job)
     assert await nudges(db) == []
-    assert await counts(db, sent) == []
+    assert await counted(db, sent) == []
     turn = await running(db, "what happened?")
     assert sorted(await taken_up(db, turn)) == ids(*sent.outs)
     await settled(db, turn)
@@ -299,7 +283,7 @@ async def test_one_that_its_user_canceled_is_told_beside_what_ended_otherwise(db
     assert await nudges(db) == []
     await ends(db, sent.outs[1])
     assert await told_by(db, f"nudge:{sent.batch}:1") == ids(*sent.outs)
-    assert await counts(db, sent) == [{"canceled": 1, "completed": 1}]
+    assert await counted(db, sent) == [{"canceled": 1, "completed": 1}]
 
 
 @story
@@ -335,59 +319,6 @@ async def test_a_held_member_waits_for_its_batch_in_a_turn_that_outrider_began(d
     await settled(db, turn)
     assert (await fresh(db, sent.outs[0].job)).delivery == "pending"
     assert await taken_up(db, await running(db)) == ids(sent.outs[0])
-
-
-# -- retries
-
-
-@story
-async def test_a_retry_of_a_held_member_leaves_the_batch_s_join_to_the_others(db: Database) -> None:
-    sent = await fan(db, 3)
-    await ends(db, sent.outs[0])
-    await ends(db, sent.outs[1], "failed")
-    again = await db.write(jobs.retry, OWNER, sent.outs[1].job.id)
-    assert await nudges(db) == []
-    await ends(db, sent.outs[2])
-    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0], sent.outs[2])
-    assert await counts(db, sent) == [{"completed": 2, "failed": 1}]
-    await brought_to_end(db, again)
-    assert [key for key in await nudges(db) if again.id in key] == [f"nudge:{again.id}:2:1"]
-
-
-@story
-async def test_a_retry_of_the_last_one_that_was_waited_for_lets_the_others_be_told(db: Database) -> None:
-    sent = await fan(db, 2)
-    await ends(db, sent.outs[0])
-    await settled(db, sent.outs[1].turn, "failed")
-    await db.write(jobs.retry, OWNER, sent.outs[1].job.id)
-    assert await told_by(db, f"nudge:{sent.batch}:1") == ids(sent.outs[0])
-
-
-@story
-async def test_a_retry_of_one_that_was_told_is_told_once_more_for_its_own_attempt(db: Database) -> None:
-    """S06: a canceled first attempt does not use up the second's notice."""
-    job = await ended_job(db, "canceled")
-    again = await brought_to_end(db, await db.write(jobs.retry, OWNER, job.id))
-    (key,) = await nudges(db)
-    turn, told = await briefing(db, key)
-    assert told == [again.id]
-    await settled(db, turn)
-    assert (await fresh(db, again)).delivery == "delivered"
-    assert await taken_up(db, await running(db)) == []
-
-
-@story
-async def test_the_first_attempt_s_late_report_does_not_make_the_second_ready(db: Database) -> None:
-    (job,) = await sent_by_api(db)
-    out = await at_work(db, job)
-    await settled(db, out.turn, "failed")
-    again = await db.write(jobs.retry, OWNER, job.id)
-    await db.write(jobs.report_done, job.id, 1)
-    assert await nudges(db) == []
-    await settled(db, (await at_work(db, again)).turn)
-    assert await taken_up(db, await running(db)) == []
-    await reported(db, again)
-    assert len(await nudges(db)) == 1
 
 
 # -- looking

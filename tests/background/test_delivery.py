@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from background import batches, delivery, jobs, queue, terminal
+from background import delivery, jobs, queue, terminal
 from background.database import Database, Tx
-from background.errors import Fault
 from background.limits import MINUTE
 from background.queue import Run
 from tests.background.factories import (
-    OWNER,
     Turn,
     brought_to_end,
     chat,
@@ -22,7 +20,7 @@ from tests.background.factories import (
     settled,
     taken_up,
 )
-from tests.background.story import everything, opened, plans, rows, story, value
+from tests.background.story import everything, opened, plans, rows, story
 from tests.support.clock import Clock
 
 TURNS_THAT_FAIL = delivery.GIVE_UP_AFTER
@@ -304,39 +302,11 @@ async def test_how_much_waits_to_be_told_and_since_when_is_known(db: Database, c
     assert [await state(db, job) for job in (first, second)] == ["delivered", "delivered"]
 
 
-# -- retries
-
-
 @story
-async def test_a_retry_while_a_turn_is_telling_is_refused(db: Database) -> None:
-    job = await ended_job(db)
-    turn = await running(db)
-    await taken_up(db, turn)
-    with pytest.raises(Fault, match="telling of this job") as caught:
-        await db.write(jobs.retry, OWNER, job.id)
-    assert caught.value.kind == "conflict"
-    await settled(db, turn)
-    assert (await db.write(jobs.retry, OWNER, job.id)).attempts == 2
-
-
-@story
-async def test_a_retry_before_it_was_told_leaves_the_first_attempt_untold_and_says_so(db: Database) -> None:
-    job = await ended_job(db)
-    await db.write(jobs.retry, OWNER, job.id)
-    (first,) = await rows(db, "select state, last_error from deliveries")
-    assert first == {"state": "undeliverable", "last_error": "Retried before it was told."}
-    assert await taken_up(db, await running(db)) == []
-
-
-@story
-async def test_a_nudge_for_a_first_attempt_that_was_retried_finds_nothing_to_take_up(db: Database) -> None:
-    job = await ended_job(db)
-    (key,) = await nudges(db)
-    await db.write(jobs.retry, OWNER, job.id)
-    assert key in await nudges(db)
-    assert await db.read(batches.generation_of, job.batch_id, 1) == [job.id]
-    assert await taken_up(db, await running(db)) == []
-    assert await value(db, "select count(*) from deliveries where state = 'attached'") == 0
+async def test_what_its_user_canceled_waits_for_his_next_turn_and_alarms_nobody(db: Database) -> None:
+    job = await ended_job(db, "canceled")
+    assert tuple(await db.read(delivery.undelivered)) == (0, None)
+    assert await taken_up(db, await running(db)) == [job.id]
 
 
 @story

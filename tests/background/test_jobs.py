@@ -1,6 +1,5 @@
-"""Jobs: sent out whole or not at all, once for each key, ended once, retried under the same id."""
+"""Jobs: what they say of themselves, that they end once, and who may look."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from background import batches, delivery, events, jobs, queue, sessions, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
-from background.jobs import Job, Spec
 from tests.background.factories import (
     OWNER,
     at_work,
@@ -23,134 +21,9 @@ from tests.background.factories import (
     running_job,
     sent_by_api,
     settled,
-    spec,
 )
-from tests.background.story import everything, opened, rows, story, value, within
+from tests.background.story import everything, story
 from tests.support.clock import Clock
-
-
-async def spawn(db: Database, *specs: tuple[str, Spec], batch: str = "b", owner: str = OWNER) -> list[Job]:
-    session = await chat(db, owner=owner)
-    return await db.write(jobs.spawn, session, batch, specs, closed=True)
-
-
-async def refused(db: Database, *specs: tuple[str, Spec]) -> Fault:
-    await chat(db)
-    before = everything(db.path)
-    with pytest.raises(Fault) as caught:
-        await spawn(db, *specs)
-    assert everything(db.path) == before
-    return caught.value
-
-
-# -- sending out
-
-
-@story
-async def test_a_spawn_is_the_job_its_batch_and_the_run_that_will_post_it(db: Database, clock: Clock) -> None:
-    (job,) = await spawn(db, ("k", Spec("A look", "Look into it.", "researcher", ("memory_recall",))))
-    assert (job.status, job.attempts, job.task_id, job.created_at) == ("queued", 1, None, clock())
-    assert (job.subagent_type, job.tools, job.delivery) == ("researcher", ("memory_recall",), "none")
-    (run,) = await rows(db, "select kind, key, params, state from runs")
-    assert run == {
-        "kind": "dispatch",
-        "key": f"dispatch:{job.id}:1",
-        "params": json.dumps({"job": job.id, "attempt": 1}),
-        "state": "queued",
-    }
-    batch, members, joins = await db.read(batches.get, OWNER, "b")
-    assert (batch["closed_at"], [member["job_id"] for member in members], joins) == (clock(), [job.id], [])
-
-
-@story
-async def test_an_id_says_nothing_and_has_the_form_that_is_promised(db: Database) -> None:
-    found = await spawn(db, *((f"k{number}", spec()) for number in range(20)))
-    assert len({job.id for job in found}) == 20
-    for job in found:
-        prefix, _, digits = job.id.partition("-")
-        assert prefix == "bg"
-        assert len(bytes.fromhex(digits)) == 6
-
-
-@story
-async def test_jobs_of_one_call_stand_start_and_are_listed_in_the_order_in_which_they_were_asked_for(
-    db: Database,
-) -> None:
-    asked = [f"look {number}" for number in range(10)]
-    sent = await spawn(db, *((f"key {text}", spec(text)) for text in asked))
-    assert [job.description for job in sent] == asked
-    assert [job.description for job in await db.read(jobs.of_batch, "b")] == asked
-    assert [job.description for job in await db.read(jobs.page, OWNER, limit=50)] == asked[::-1]
-    for job in sent:
-        (run,) = await db.write(queue.claim, "w", "dispatch", 50)
-        assert run.params["job"] == job.id
-        await db.write(queue.finish, run)
-
-
-@story
-async def test_the_same_key_again_is_the_same_job(db: Database, clock: Clock) -> None:
-    """S42: one row and one run, however often, at once, through two processes, and after its end."""
-    await chat(db)
-    async with opened(db.path, clock) as other:
-        asked = [spawn(here, ("k", spec()), batch=f"b{n}") for n, here in enumerate([db, other] * 5)]
-        found = await asyncio.gather(*asked)
-    assert len({job.id for (job,) in found}) == 1
-    job = await brought_to_end(db, found[0][0])
-    assert await spawn(db, ("k", spec()), batch="later") == [job]
-    assert await value(db, "select count(*) from runs where kind = 'dispatch'") == 1
-    assert await value(db, "select count(*) from batches") == 1
-
-
-@story
-async def test_keys_that_are_there_and_new_ones_can_come_together(db: Database) -> None:
-    (old,) = await spawn(db, ("old", spec()), batch="first")
-    found = await spawn(db, ("new", spec("new")), ("old", spec()), batch="second")
-    assert [job.description for job in found] == ["new", "a look"]
-    assert found[1].id == old.id
-    members = await rows(db, "select batch_id, job_id from members order by batch_id")
-    assert members == [
-        {"batch_id": "first", "job_id": old.id},
-        {"batch_id": "second", "job_id": found[0].id},
-    ]
-
-
-@story
-async def test_a_key_with_another_prompt_refuses_the_whole(db: Database) -> None:
-    await spawn(db, ("api:k", spec(prompt="one")))
-    fault = await refused(db, ("new", spec()), ("api:k", spec(prompt="another")))
-    assert (fault.kind, fault.details) == ("conflict", {"key": "k"})
-
-
-@story
-async def test_one_key_twice_in_a_list_refuses_the_whole(db: Database) -> None:
-    assert (await refused(db, ("k", spec()), ("k", spec()))).kind == "invalid"
-
-
-@story
-async def test_a_key_is_its_owner_s(db: Database) -> None:
-    (mine,) = await spawn(db, ("k", spec()))
-    (theirs,) = await spawn(db, ("k", spec(prompt="another")), batch="c", owner="bob")
-    assert mine.id != theirs.id
-
-
-@within(max_queued_jobs=3)
-async def test_a_fan_out_past_the_limit_is_refused_whole_and_the_limit_is_exact(db: Database) -> None:
-    """S80."""
-    await spawn(db, ("a", spec()))
-    fault = await refused(db, *((f"k{number}", spec()) for number in range(3)))
-    assert (fault.kind, fault.reason, fault.details["limit"]) == ("limit", "QUEUE_LIMIT", 3)
-    await spawn(db, ("b", spec()), ("c", spec()), ("a", spec()), batch="fits")
-    assert (await refused(db, ("d", spec()))).reason == "QUEUE_LIMIT"
-    await spawn(db, ("theirs", spec()), batch="bob's", owner="bob")
-    assert len(await spawn(db, ("a", spec()), ("b", spec()), ("c", spec()), batch="nothing new")) == 3
-
-
-@within(max_queued_jobs=1)
-async def test_what_has_begun_does_not_count_as_waiting(db: Database) -> None:
-    (job,) = await spawn(db, ("a", spec()))
-    await at_work(db, job)
-    await spawn(db, ("b", spec()), batch="c")
-
 
 # -- what it then is
 
@@ -222,6 +95,20 @@ async def test_the_second_end_of_a_job_changes_nothing(db: Database) -> None:
     assert everything(db.path) == before
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@story
+async def test_a_post_that_gives_up_though_it_was_taken_ends_nothing(db: Database, begun: bool) -> None:
+    """S42: the answer was lost, the task is there."""
+    (job,) = await sent_by_api(db)
+    if begun:
+        await at_work(db, job)
+    else:
+        await dispatched(db, job)
+    before = everything(db.path)
+    assert not await db.write(terminal.fail_undispatched, job.id, "INTERRUPTED", "It could not be started.")
+    assert everything(db.path) == before
+
+
 @story
 async def test_a_job_that_could_never_be_posted_fails_and_is_told(db: Database) -> None:
     (job,) = await sent_by_api(db)
@@ -240,71 +127,6 @@ async def test_the_report_s_indexing_is_noted_for_the_attempt_that_wrote_it(db: 
     assert not job.indexed
     await db.write(jobs.indexed, job.id, 1)
     assert not (await fresh(db, job)).indexed
-
-
-# -- again
-
-
-@pytest.mark.parametrize("state", ["completed", "failed", "canceled"])
-@story
-async def test_a_retry_is_a_new_attempt_under_the_same_id_with_nothing_left_of_the_first(
-    db: Database, state: str
-) -> None:
-    """S06."""
-    first = await ended_job(db, state)
-    again = await db.write(jobs.retry, OWNER, first.id)
-    assert (again.id, again.prompt, again.tools) == (first.id, first.prompt, first.tools)
-    assert (again.status, again.attempts, again.task_id, again.delivery) == ("queued", 2, None, "none")
-    assert (again.reason, again.detail, again.canceled_by, again.partial) == (None, None, None, False)
-    assert (again.excerpt, again.report_chars, again.started_at, again.completed_at) == ("", 0, None, None)
-    assert again.batch_id != first.batch_id
-    second = await brought_to_end(db, again)
-    assert (second.status, second.attempts, second.delivery) == ("completed", 2, "pending")
-    assert second.task_id != first.task_id
-
-
-@story
-async def test_each_attempt_is_told_of_by_an_event_of_its_own(db: Database) -> None:
-    job = await ended_job(db, "failed")
-    await brought_to_end(db, await db.write(jobs.retry, OWNER, job.id))
-    found = await db.read(events.after, OWNER, 0)
-    assert [row["name"] for row in found if row["name"] == "background.completed"] == ["background.completed"] * 2
-
-
-@story
-async def test_a_late_word_of_the_first_attempt_does_not_touch_the_second(db: Database) -> None:
-    """S60: canceled, retried, and then the first attempt's worker comes to its end."""
-    first = await running_job(db)
-    await db.write(terminal.cancel_job, first.job, "user")
-    again = await db.write(jobs.retry, OWNER, first.job.id)
-    second = await at_work(db, again)
-    assert not await settled(db, first.turn, text="late")
-    assert await settled(db, second.turn, text="in time")
-    assert not await settled(db, first.turn, text="later still")
-    job = await fresh(db, again)
-    assert (job.status, job.excerpt, job.task_id) == ("completed", "in time", second.turn.task.id)
-
-
-@pytest.mark.parametrize("status", ["queued", "running"])
-@story
-async def test_only_what_has_ended_can_be_retried_or_dismissed(db: Database, status: str) -> None:
-    (job,) = await sent_by_api(db)
-    if status == "running":
-        await at_work(db, job)
-    for change in (jobs.retry, jobs.dismiss):
-        with pytest.raises(Fault) as caught:
-            await db.write(change, OWNER, job.id)
-        assert (caught.value.kind, caught.value.details) == ("conflict", {"status": status})
-
-
-@within(max_queued_jobs=1)
-async def test_a_retry_counts_against_the_queue_s_limit(db: Database) -> None:
-    job = await ended_job(db)
-    await sent_by_api(db)
-    with pytest.raises(Fault) as caught:
-        await db.write(jobs.retry, OWNER, job.id)
-    assert caught.value.reason == "QUEUE_LIMIT"
-    assert (await fresh(db, job)).status == "completed"
 
 
 # -- looking

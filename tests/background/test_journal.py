@@ -150,6 +150,8 @@ async def test_artifacts_come_before_the_end_and_are_the_result_s_own(db: Databa
     told = await db.read(journal.after, turn.task.id, 2)
     assert [event.artifact for event in told] == [*given, None]
     assert {event.state for event in told} == {"completed"}
+    kinds = await rows(db, "select kind from journal where revision = 3 order by number")
+    assert [row["kind"] for row in kinds] == ["artifact", "artifact", "artifact", "status"]
 
 
 @pytest.mark.parametrize("state", ["failed", "canceled"])

@@ -16,8 +16,8 @@ import pytest
 
 from background import database
 from background.database import Database, Tx, migrate
-from background.errors import NewerDatabase, StorageUnavailable
-from tests.background.story import everything, opened, story
+from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabase
+from tests.background.story import everything, opened, story, until
 from tests.support.clock import Clock
 
 ROOT = Path(__file__).parents[2]
@@ -100,8 +100,27 @@ async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(db: Databa
     await db.close()
     before = everything(db.path)
     with pytest.raises(NewerDatabase, match=r"newer version \(schema 99; this one knows \d+\)"):
-        await Database(db.path, clock).open()
+        async with opened(db.path, clock):
+            pass
     assert everything(db.path) == before
+
+
+@pytest.mark.parametrize("content", [b"This is no database. " * 500, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_told_in_one_line_that_names_it_and_stays_as_it_is(
+    tmp_path: Path, clock: Clock, content: bytes
+) -> None:
+    path = tmp_path / "registry.db"
+    path.write_bytes(content)
+
+    async def story() -> None:
+        async with opened(path, clock):
+            pass
+
+    with pytest.raises(UnusableDatabase, match="restore it from a backup") as caught:
+        asyncio.run(story())
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("failing", range(5), ids=["preparing", "writer", "reader 1", "reader 2", "reader 3"])
@@ -118,16 +137,26 @@ def test_what_cannot_be_opened_leaves_no_thread_behind(
         return real(*args)
 
     monkeypatch.setattr(database, "_open", fails_once)
-    before = set(threading.enumerate())
+    before = connection_threads()
 
     async def story() -> None:
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises((sqlite3.OperationalError, StorageUnavailable), match="unable to open"):
             await Database(tmp_path / "registry.db", clock).open()
+        await until(lambda: connection_threads() == before)
 
     asyncio.run(story())
-    for thread in set(threading.enumerate()) - before:
-        thread.join(5)
-        assert not thread.is_alive()
+
+
+def connection_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name}
+
+
+@story
+async def test_each_open_connection_has_a_thread_and_closing_ends_them_all(db: Database) -> None:
+    opened_here = connection_threads()
+    assert len(opened_here) >= database.READERS + 1
+    await db.close()
+    await until(lambda: not any(thread.is_alive() for thread in opened_here))
 
 
 # -- migrations

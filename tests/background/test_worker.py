@@ -6,12 +6,13 @@ import logging
 import pytest
 
 from background import jobs, queue, tasks, terminal, worker
-from background.database import Database
+from background.database import Database, Tx
 from background.errors import LeaseLost, TryAgain
 from background.limits import MINUTE, SECOND
 from background.queue import Run
 from background.worker import Handler, Worker
 from tests.background.factories import (
+    heard_of,
     outcome,
     running_job,
     submitted,
@@ -271,9 +272,12 @@ async def test_a_process_that_runs_no_turns_is_not_a_live_worker(db: Database) -
         assert await db.read(worker.live) == []
 
 
+@pytest.mark.parametrize("sign", ["beat_at", "swept_at"])
 @within(worker_ttl=120 * SECOND)
-async def test_a_worker_is_live_for_as_long_as_it_was_heard_from(db: Database, clock: Clock) -> None:
-    await submitted(db)
+async def test_a_worker_is_live_for_as_long_as_it_was_heard_from(db: Database, clock: Clock, sign: str) -> None:
+    await heard_of(db)
+    clock.advance(1000)
+    await db.write(Tx.x, f"update workers set {sign} = :now", now=clock())
     for seconds, live in ((119, 1), (1, 1), (1, 0)):
         clock.advance(seconds)
         assert [row["live"] for row in await db.read(worker.live)] == [live]

@@ -1,0 +1,202 @@
+"""Shared commits: those who wait at the same moment share one, and each has its own end and an answer that is true."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from background.database import Database, Tx
+from background.errors import StorageUnavailable
+from tests.background.story import story, until, value
+
+
+def keep(tx: Tx, name: str) -> str:
+    """A row, so small that nobody minds it."""
+    tx.x("insert into workers values (:name, 'here', 1, :now, :now, :now)", name=name, now=tx.now)
+    return f"kept {name}"
+
+
+def keep_and_raise(tx: Tx, name: str, error: BaseException) -> None:
+    keep(tx, name)
+    tx.after_commit(pytest.fail, "it was never committed")
+    raise error
+
+
+def committed(db: Database) -> set[str]:
+    """What a stranger with a connection of his own can read at this moment."""
+    with closing(sqlite3.connect(db.path)) as stranger:
+        return {name for (name,) in stranger.execute("select id from workers")}
+
+
+async def commits(db: Database, *writes: Callable[[], Any]) -> tuple[int, list[Any]]:
+    """What these writes, asked for at one moment, brought or raised; and how many commits they took."""
+    heard: list[str] = []
+    await db.write(lambda tx: tx._connection.set_trace_callback(heard.append))
+    heard.clear()
+    answers = await asyncio.gather(*(write() for write in writes), return_exceptions=True)
+    taken = [sql for sql in heard if sql.lower() == "commit"]
+    await db.write(lambda tx: tx._connection.set_trace_callback(None))
+    return len(taken), answers
+
+
+# -- shared commits
+
+
+@story
+async def test_those_who_wait_at_the_same_moment_share_a_commit(db: Database) -> None:
+    count, answers = await commits(db, *(lambda name=f"n{n:02}": db.write(keep, name) for n in range(50)))
+    assert answers == [f"kept n{n:02}" for n in range(50)]
+    assert count < 10
+    assert len(committed(db)) == 50
+
+
+@story
+async def test_one_s_error_is_its_own(db: Database) -> None:
+    def write(number: int) -> Callable[[], Any]:
+        if number % 3:
+            return lambda: db.write(keep, f"n{number}")
+        return lambda: db.write(keep_and_raise, f"n{number}", ZeroDivisionError())
+
+    _, answers = await commits(db, *map(write, range(12)))
+    assert [type(answer).__name__ for answer in answers] == ["ZeroDivisionError", "str", "str"] * 4
+    assert committed(db) == {f"n{number}" for number in range(12) if number % 3}
+
+
+@story
+async def test_each_who_shares_a_commit_finds_it_made_when_answered(db: Database) -> None:
+    async def look_after(name: str) -> bool:
+        await db.write(keep, name)
+        return name in committed(db)
+
+    assert all(await asyncio.gather(*(look_after(f"n{number}") for number in range(20))))
+
+
+@story
+async def test_a_false_waits_for_the_commit_too(db: Database) -> None:
+    """False says that another was first: that must be true for everybody when it is said."""
+
+    def first(tx: Tx) -> bool:
+        return tx.x("insert into workers values ('one', 'here', 1, 1, 1, 1) on conflict do nothing") == 1
+
+    async def attempt() -> tuple[bool, bool]:
+        return await db.write(first), "one" in committed(db)
+
+    told = await asyncio.gather(*(attempt() for _ in range(10)))
+    assert [won for won, _ in told].count(True) == 1
+    assert all(there for _, there in told)
+
+
+@story
+async def test_a_trouble_that_shows_only_at_the_commit_is_the_culprit_s_alone(db: Database) -> None:
+    """A deferred constraint fails the whole shared commit: then each runs again by itself."""
+
+    def orphan(tx: Tx) -> None:
+        tx.x("pragma defer_foreign_keys = on")
+        tx.x("insert into unprojected values ('no such task')")
+        tx.after_commit(pytest.fail, "it was never committed")
+
+    writes = [lambda: db.write(keep, "a"), lambda: db.write(orphan), lambda: db.write(keep, "b")]
+    _, (a, error, b) = await commits(db, *writes)
+    assert (a, b) == ("kept a", "kept b")
+    assert isinstance(error, sqlite3.IntegrityError)
+    assert committed(db) == {"a", "b"}
+    assert await value(db, "select count(*) from unprojected") == 0
+
+
+@story
+async def test_who_takes_everybody_s_savepoints_along_fails_alone(db: Database) -> None:
+    """A full disk can roll the whole transaction back: those before must not be answered as if they were kept."""
+
+    def rolled_back(tx: Tx) -> None:
+        keep(tx, "lost")
+        tx.x("rollback")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    writes = [lambda: db.write(keep, "a"), lambda: db.write(rolled_back), lambda: db.write(keep, "b")]
+    _, (a, error, b) = await commits(db, *writes)
+    assert (a, b) == ("kept a", "kept b")
+    assert isinstance(error, StorageUnavailable)
+    assert committed(db) == {"a", "b"}
+
+
+@story
+async def test_what_runs_again_alone_calls_back_once(db: Database) -> None:
+    called: list[str] = []
+
+    def keep_and_call(tx: Tx, name: str) -> None:
+        keep(tx, name)
+        tx.after_commit(called.append, name)
+
+    def orphan(tx: Tx) -> None:
+        tx.x("pragma defer_foreign_keys = on")
+        tx.x("insert into unprojected values ('no such task')")
+
+    writes = [lambda: db.write(keep_and_call, "a"), lambda: db.write(orphan), lambda: db.write(keep_and_call, "b")]
+    await commits(db, *writes)
+    assert called == ["a", "b"]
+
+
+# -- what happens after the commit
+
+
+@story
+async def test_what_was_to_follow_a_commit_finds_it_made_and_comes_before_the_answer(db: Database) -> None:
+    seen: list[set[str]] = []
+
+    def keep_and_look(tx: Tx) -> None:
+        keep(tx, "a")
+        tx.after_commit(lambda: seen.append(committed(db)))
+
+    await db.write(keep_and_look)
+    assert seen == [{"a"}]
+
+
+@story
+async def test_whoever_listens_hears_of_a_commit_and_not_of_what_was_undone(db: Database) -> None:
+    def ring(tx: Tx, error: BaseException | None) -> None:
+        tx.ring("topic")
+        if error:
+            raise error
+
+    with db.bell.listen("topic") as ear:
+        with pytest.raises(ZeroDivisionError):
+            await db.write(ring, ZeroDivisionError())
+        assert not await ear.wait(0)
+        await db.write(ring, None)
+        assert await ear.wait(0)
+
+
+@story
+async def test_a_caller_who_went_away_changes_nothing_about_the_commit_and_what_follows_it(db: Database) -> None:
+    """Seen elsewhere: a canceled caller's row was committed, and its callback never ran."""
+    called: list[str] = []
+
+    def keep_and_call(tx: Tx) -> None:
+        keep(tx, "a")
+        tx.after_commit(called.append, "a")
+
+    going = asyncio.create_task(db.write(keep_and_call))
+    await asyncio.sleep(0)  # it is asked for, and its caller goes at once
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    await until(lambda: called == ["a"])
+    assert committed(db) == {"a"}
+
+
+@story
+async def test_a_callback_that_breaks_leaves_nobody_without_an_answer(db: Database) -> None:
+    troubles: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
+
+    def keep_and_break(tx: Tx) -> str:
+        tx.after_commit(lambda: 1 / 0)
+        return keep(tx, "a")
+
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(db.write(keep_and_break), db.write(keep, "b"))
+    assert answers == ["kept a", "kept b"]
+    assert [type(trouble["exception"]) for trouble in troubles] == [ZeroDivisionError]
