@@ -123,6 +123,22 @@ async def test_who_takes_everybody_s_savepoints_along_fails_alone(db: Database) 
 
 
 @story
+async def test_who_loses_the_transaction_and_says_nothing_is_told_and_takes_nobody_along(db: Database) -> None:
+    """What the others do behind it would otherwise be kept at once, each statement by itself, and then once more."""
+
+    def loses(tx: Tx) -> str:
+        keep(tx, "lost")
+        tx.x("rollback")
+        return "kept"
+
+    writes = [lambda: db.write(keep, "a"), lambda: db.write(loses), lambda: db.write(keep, "b")]
+    _, (a, lost, b) = await commits(db, *writes)
+    assert (a, b) == ("kept a", "kept b")
+    assert isinstance(lost, StorageUnavailable)
+    assert committed(db) == {"a", "b"}
+
+
+@story
 async def test_what_runs_again_alone_calls_back_once(db: Database) -> None:
     called: list[str] = []
 
