@@ -77,15 +77,20 @@ def record(tx: Tx, task_id: str, revision: int, state: str) -> None:
 
 
 def project(tx: Tx) -> int:
-    """Bring up to `BATCH` tasks to their committed revision. Returns how many there were."""
+    """Bring up to `BATCH` tasks to their committed revision. Returns how many there were.
+
+    It rings `view:TASK` for those who watch a task, and `end:TASK` for those who wait for nothing but its end.
+    """
     tasks = [row["task_id"] for row in tx.q("select task_id from unprojected limit :limit", limit=BATCH)]
     for task_id in tasks:
-        _project(tx, task_id)
+        if _project(tx, task_id) in ENDS:
+            tx.ring(f"end:{task_id}")
         tx.ring(f"view:{task_id}")
     return len(tasks)
 
 
-def _project(tx: Tx, task_id: str) -> None:
+def _project(tx: Tx, task_id: str) -> str | None:
+    """Returns the state that is shown now, None if there was nothing new."""
     rows = tx.q(
         "select r.revision, r.state, r.at from revisions r left join views v on v.task_id = r.task_id "
         "where r.task_id = :task_id and r.revision > coalesce(v.revision, 0) order by r.revision",
@@ -101,6 +106,7 @@ def _project(tx: Tx, task_id: str) -> None:
             **dict(rows[-1]),
         )
     tx.x("delete from unprojected where task_id = :task_id", task_id=task_id)
+    return rows[-1]["state"] if rows else None
 
 
 def _write_events(tx: Tx, task_id: str, revision: int, state: str, at: int) -> None:

@@ -210,7 +210,7 @@ class Edge:
         task_id = accepted.task_id
         began = asyncio.get_running_loop().time()
         gone = asyncio.ensure_future(request.receive())
-        with self._db.bell.listen(f"view:{task_id}") as ear:
+        with self._db.bell.listen(f"end:{task_id}") as ear:
             gone.add_done_callback(lambda _: ear.hear())
             try:
                 async with asyncio.timeout(self._house.settings.blocking_wait_s):
@@ -229,7 +229,7 @@ class Edge:
 
     async def _ended(self, caller: Caller, task_id: str) -> Seen:
         """A task whose end is committed, once the projector has shown it."""
-        with self._db.bell.listen(f"view:{task_id}") as ear:
+        with self._db.bell.listen(f"end:{task_id}") as ear:
             async with asyncio.timeout(CANCEL_WAIT_S):
                 while not (seen := await self._see(caller, task_id, None)).view.ended:
                     await ear.wait(LOOK_S)
