@@ -247,7 +247,7 @@ def sweep(tx: Tx, worker: str) -> list[str]:
 def _interrupt(tx: Tx, run: Run) -> str:
     detail = "It was interrupted too long ago to be taken up again; a retry runs it anew."
     terminal.settle_expired(tx, run.id, run.task_id or "", Outcome("failed", reason="INTERRUPTED", detail=detail))
-    return f"run {run.id} ({run.kind}) was interrupted long ago and has been ended"
+    return f"run {run.id} ({run.kind} {run.task_id or run.params}) was interrupted long ago and has been ended"
 
 
 def _take_over(tx: Tx, row: Row) -> str:
@@ -257,9 +257,9 @@ def _take_over(tx: Tx, row: Row) -> str:
     if run.kind in TURNS and run.tries >= tx.limits.max_attempts:
         outcome = _exhausted(run.tries, "its worker stopped each time")
         terminal.settle_expired(tx, run.id, run.task_id or "", outcome)
-        return f"run {run.id} ({run.kind}) lost its worker {run.tries} times and has been failed"
+        return f"run {run.id} ({run.kind} {run.task_id or run.params}) lost its worker {run.tries} times and has been failed"
     queue.release(tx, run, error="its worker stopped")
-    return f"run {run.id} ({run.kind}) attempt {run.attempt} lost its worker and is queued again"
+    return f"run {run.id} ({run.kind} {run.task_id or run.params}) attempt {run.attempt} lost its worker and is queued again"
 
 
 def _register(tx: Tx, worker: str) -> None:
