@@ -201,8 +201,8 @@ class Database:
 
         try:
             return await next(self._next_reader).run(snapshot)
-        except sqlite3.OperationalError as error:
-            raise _told(error) from error
+        except sqlite3.DatabaseError as error:
+            raise _told(error) from error.__cause__
 
     def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         """On the writer's thread: everybody who waits now, in one commit."""
@@ -277,7 +277,8 @@ def _forget(calls: list[_Call]) -> bool:
 
 def _told(error: BaseException) -> BaseException:
     """What a caller can do something about: a file that cannot be used now is one kind, whatever SQLite calls it."""
-    if isinstance(error, sqlite3.OperationalError):
+    # A damaged file is a bare DatabaseError; its subclasses but one are about what was asked.
+    if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
         told = StorageUnavailable(str(error))
         told.__cause__ = error
         return told

@@ -274,7 +274,8 @@ def _register(tx: Tx, worker: str) -> None:
 
 
 def _beat(tx: Tx, worker: str, working: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    tx.x("update workers set beat_at = :now where id = :id", now=tx.now, id=worker)
+    if not tx.x("update workers set beat_at = :now where id = :id", now=tx.now, id=worker):
+        _register(tx, worker)  # it was away for so long that another took it for gone
     return queue.renew(tx, working)
 
 
