@@ -117,7 +117,9 @@ class Edge:
         """One JSON-RPC call. Whatever goes wrong comes back as its envelope; exception texts stay here."""
         rpc_id: RpcId = None
         try:
-            envelope = await _off_the_loop(a2a_requests.parse_envelope, await _body(request))
+            body = await _body(request)
+            request.state.large = len(body) > LARGE_BODY
+            envelope = await _off_the_loop(request, a2a_requests.parse_envelope, body)
             rpc_id = envelope.id
             a2a_requests.negotiate(
                 request.headers.get("a2a-version"), request.query_params.get("A2A-Version"), envelope.method
@@ -140,7 +142,7 @@ class Edge:
     # -- methods
 
     async def _send(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
-        asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
+        asked = await _off_the_loop(request, a2a_requests.send_params, params, self._limits)
         if asked.return_immediately:
             accepted = await self._accept(caller, asked)
             seen = await self._see(caller, accepted.task_id, asked.history_length)
@@ -151,7 +153,7 @@ class Edge:
         return {"task": seen.task}
 
     async def _send_streaming(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
-        asked = await _off_the_loop(a2a_requests.send_params, params, self._limits)
+        asked = await _off_the_loop(request, a2a_requests.send_params, params, self._limits)
         with ExitStack() as place:
             place.enter_context(self._house.streams.of_user(caller.owner))  # before anything is stored
             accepted = await self._accept(caller, asked)
@@ -322,13 +324,9 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-async def _off_the_loop(function: Callable[..., Any], given: Any, *more: Any) -> Any:
-    """In a thread where the work may take long: a megabyte of structured data holds nobody up."""
-    if isinstance(given, bytes):
-        large = len(given) > LARGE_BODY
-    else:
-        large = isinstance(given, dict) and len(str(given.get("message", ""))[:LARGE_BODY]) >= LARGE_BODY
-    return await asyncio.to_thread(function, given, *more) if large else function(given, *more)
+async def _off_the_loop(request: Request, function: Callable[..., Any], given: Any, *more: Any) -> Any:
+    """In a thread where the request is large: a megabyte of structured data holds nobody up."""
+    return await asyncio.to_thread(function, given, *more) if request.state.large else function(given, *more)
 
 
 def _frame(rpc_id: RpcId, result: Json) -> str:
