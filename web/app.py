@@ -32,7 +32,7 @@ from background.limits import SECOND, Limits
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
-from web import a2a, api, console, documents, events, health
+from web import a2a, api, console, documents, events, health, logs
 from web.access import Access, Credentials
 from web.house import Deltas, House
 from web.posts import Posts
@@ -219,9 +219,7 @@ def work(settings: Settings) -> int:
 
 
 def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for client in ("httpx", "httpx2"):  # a line for each post and each model call says nothing
-        logging.getLogger(client).setLevel(logging.WARNING)
+    logs.set_up()
     try:
         uvloop.run(main())
     except BadSetting as error:

@@ -206,10 +206,16 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _settings(status["settings"])
 
 
+ALWAYS = ("data", "blocking_wait_s")
+
+
 def _settings(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Those that somebody has set. The data folder is always among them: where it lies by default depends on who asks."""
+    """Those that somebody has set, and two always.
+
+    Where the data folder lies by default depends on who asks; how long a send blocks, every proxy in front must know.
+    """
     defaults = Settings.model_construct(data=Path(DEFAULT_DATA)).model_dump(mode="json")
-    changed = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    changed = {name: value for name, value in settings.items() if name in ALWAYS or value != defaults.get(name)}
     for name, value in changed.items():
         yield f"setting {name}", json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
     yield "settings", f"{len(settings) - len(changed)} others are as by default; --json has all"

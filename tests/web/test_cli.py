@@ -639,7 +639,7 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
     fake.answers["GET /api/status"] = status(problems=["No index: reports are delivered without a pointer."])
     fake.answers["GET /api/status"]["settings"] |= {"auto_resume": False, "profiles": ["chat", "echo"], "new": 1}
     result = run("status")
-    others = len(Settings.model_fields) - 3
+    others = len(Settings.model_fields) - 4
     assert (result.exit_code, result.stderr) == (0, "")
     rows = [" ".join(row.split()) for row in result.stdout.splitlines()]
     assert rows == [
@@ -653,6 +653,7 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
         "problem No index: reports are delivered without a pointer.",
         "setting data /data",
         "setting auto_resume false",
+        "setting blocking_wait_s 20.0",
         'setting profiles ["chat", "echo"]',
         "setting new 1",
         f"settings {others} others are as by default; --json has all",
