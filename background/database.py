@@ -51,7 +51,6 @@ class Tx:
         self._bell = bell
         self.now = now
         self.limits = limits
-        self.callbacks: list[Callable[[], None]] = []
         self.topics: set[str] = set()
 
     def q(self, sql: str, **params: Any) -> list[Row]:
@@ -72,12 +71,8 @@ class Tx:
         """Run a statement without `returning`; the number of rows it changed."""
         return self._connection.execute(sql, params).rowcount
 
-    def after_commit(self, callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call this on the event loop once, and only if, this transaction has been committed."""
-        self.callbacks.append(partial(callback, *args, **kwargs))
-
     def ring(self, topic: str) -> None:
-        """Wake those who listen for `topic`, after the commit."""
+        """Wake those who listen for `topic` once, and only if, this transaction has been committed."""
         self.topics.add(topic)
 
 
@@ -89,7 +84,6 @@ class _Call:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
-    callbacks: list[Callable[[], None]] = field(default_factory=list)
     topics: set[str] = field(default_factory=set)
 
     def run(self, tx: Tx) -> None:
@@ -98,28 +92,28 @@ class _Call:
         except BaseException as error:  # noqa: BLE001 - handed to the caller, whose future it is
             self.error = error
         else:
-            self.callbacks, self.topics = tx.callbacks, tx.topics
+            self.topics = tx.topics
 
     def fail(self, error: BaseException) -> None:
-        """The commit failed: nothing that the function said is true."""
+        """Nothing of it is stored, and nothing that the function said is true."""
         self.forget()
         self.error = error
 
     def forget(self) -> None:
-        self.result, self.error, self.callbacks, self.topics = None, None, [], set()
+        self.result, self.error, self.topics = None, None, set()
 
     def answer(self) -> None:
         """On the event loop. A caller that was canceled gets nothing; what it wrote stands all the same."""
-        for callback in self.callbacks:
-            self.future.get_loop().call_soon(
-                callback
-            )  # before the caller, and what one raises is not another's trouble
         if self.future.done():
             return
         if self.error is None:
             self.future.set_result(self.result)
         else:
             self.future.set_exception(_told(self.error))
+
+
+class _Held(sqlite3.OperationalError):
+    """Another process has been writing for longer than the busy timeout; nothing has begun."""
 
 
 class _Connection(aiosqlite.Connection):
@@ -178,7 +172,8 @@ class Database:
         """Run `function(tx, …)` as one transaction and return what it returned, after the commit.
 
         It may run more than once, so it must change nothing but rows. What it raises is raised here, and nothing of
-        it is stored; `StorageUnavailable` where the file cannot be written now. Canceling the caller changes nothing.
+        it is stored; `StorageUnavailable` where the file cannot be written now, or another process has held it for
+        longer than the busy timeout. Canceling the caller changes nothing.
         """
         if self._writer is None or self._closing:
             raise StorageUnavailable("the registry is closed")
@@ -206,11 +201,22 @@ class Database:
 
     def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         """On the writer's thread: everybody who waits now, in one commit."""
-        calls = [self._calls.popleft() for _ in range(min(GROUP, len(self._calls)))]
-        if not self._together(connection, calls):
-            for call in calls:
-                self._alone(connection, call)
+        calls = self._waiting(GROUP)
+        left = deque(calls)
+        try:
+            if not self._together(connection, calls):
+                while left:
+                    self._alone(connection, left[0])
+                    left.popleft()
+        except _Held as held:  # for all who wait: else each would find it so itself, one timeout after the other
+            behind = self._waiting(len(self._calls))
+            calls += behind
+            for call in (*left, *behind):
+                call.fail(held)
         loop.call_soon_threadsafe(self._answer, calls)
+
+    def _waiting(self, most: int) -> list[_Call]:
+        return [self._calls.popleft() for _ in range(min(most, len(self._calls)))]
 
     def _answer(self, calls: list[_Call]) -> None:
         """On the event loop: answer, after arranging that those who came meanwhile get their turn."""
@@ -237,16 +243,21 @@ class Database:
                     if call.error is not None:
                         connection.execute("rollback to call")  # fails where a full disk took all savepoints with it
                     connection.execute("release call")
+        except _Held:
+            raise
         except sqlite3.Error:
             return _forget(calls)
         return True
 
     def _alone(self, connection: sqlite3.Connection, call: _Call) -> None:
+        """A commit of its own. Raises `_Held`, like `_together`: that is not its own trouble."""
         try:
             with _transaction(connection, "begin immediate"):
                 call.run(Tx(connection, self.now(), self.limits, self.bell))
                 if call.error is not None:
                     raise call.error
+        except _Held:
+            raise
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             call.fail(error)
 
@@ -291,7 +302,12 @@ def _data_version(connection: sqlite3.Connection) -> int:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    connection.execute(begin)
+    try:
+        connection.execute(begin)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise _Held(str(error)) from error
+        raise
     try:
         yield
         connection.execute("commit")  # fails where the transaction is gone: what was in it is not kept

@@ -10,7 +10,7 @@ import pytest
 
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
-from tests.background.story import story, until, value
+from tests.background.story import story, value
 
 
 def keep(tx: Tx, name: str) -> str:
@@ -21,7 +21,6 @@ def keep(tx: Tx, name: str) -> str:
 
 def keep_and_raise(tx: Tx, name: str, error: BaseException) -> None:
     keep(tx, name)
-    tx.after_commit(pytest.fail, "it was never committed")
     raise error
 
 
@@ -96,7 +95,6 @@ async def test_a_trouble_that_shows_only_at_the_commit_is_the_culprit_s_alone(db
     def orphan(tx: Tx) -> None:
         tx.x("pragma defer_foreign_keys = on")
         tx.x("insert into unprojected values ('no such task')")
-        tx.after_commit(pytest.fail, "it was never committed")
 
     writes = [lambda: db.write(keep, "a"), lambda: db.write(orphan), lambda: db.write(keep, "b")]
     _, (a, error, b) = await commits(db, *writes)
@@ -138,36 +136,44 @@ async def test_who_loses_the_transaction_and_says_nothing_is_told_and_takes_nobo
     assert committed(db) == {"a", "b"}
 
 
-@story
-async def test_what_runs_again_alone_calls_back_once(db: Database) -> None:
-    called: list[str] = []
-
-    def keep_and_call(tx: Tx, name: str) -> None:
-        keep(tx, name)
-        tx.after_commit(called.append, name)
-
-    def orphan(tx: Tx) -> None:
-        tx.x("pragma defer_foreign_keys = on")
-        tx.x("insert into unprojected values ('no such task')")
-
-    writes = [lambda: db.write(keep_and_call, "a"), lambda: db.write(orphan), lambda: db.write(keep_and_call, "b")]
-    await commits(db, *writes)
-    assert called == ["a", "b"]
-
-
 # -- what happens after the commit
 
 
 @story
-async def test_what_was_to_follow_a_commit_finds_it_made_and_comes_before_the_answer(db: Database) -> None:
-    seen: list[set[str]] = []
-
-    def keep_and_look(tx: Tx) -> None:
+async def test_who_is_woken_by_a_commit_finds_it_made(db: Database) -> None:
+    def keep_and_ring(tx: Tx) -> None:
         keep(tx, "a")
-        tx.after_commit(lambda: seen.append(committed(db)))
+        tx.ring("topic")
 
-    await db.write(keep_and_look)
-    assert seen == [{"a"}]
+    with db.bell.listen("topic") as ear:
+        writing = asyncio.create_task(db.write(keep_and_ring))
+        assert await ear.wait(5)
+        assert committed(db) == {"a"}
+        await writing
+
+
+@story
+async def test_in_a_shared_commit_those_ring_who_stand_and_nobody_else(db: Database) -> None:
+    def keep_and_ring(tx: Tx, name: str, error: BaseException | None = None) -> None:
+        keep(tx, name)
+        tx.ring(name)
+        if error:
+            raise error
+
+    def orphan(tx: Tx) -> None:  # makes all of them run a second time, each alone
+        tx.x("pragma defer_foreign_keys = on")
+        tx.x("insert into unprojected values ('no such task')")
+        tx.ring("c")
+
+    writes = [
+        lambda: db.write(keep_and_ring, "a"),
+        lambda: db.write(keep_and_ring, "b", ZeroDivisionError()),
+        lambda: db.write(orphan),
+    ]
+    with db.bell.listen("a") as a, db.bell.listen("b") as b, db.bell.listen("c") as c:
+        await commits(db, *writes)
+        assert [await ear.wait(0) for ear in (a, b, c)] == [True, False, False]
+    assert committed(db) == {"a"}
 
 
 @story
@@ -186,33 +192,18 @@ async def test_whoever_listens_hears_of_a_commit_and_not_of_what_was_undone(db: 
 
 
 @story
-async def test_a_caller_who_went_away_changes_nothing_about_the_commit_and_what_follows_it(db: Database) -> None:
-    """Seen elsewhere: a canceled caller's row was committed, and its callback never ran."""
-    called: list[str] = []
+async def test_a_caller_who_went_away_changes_nothing_about_the_commit_and_who_is_woken_by_it(db: Database) -> None:
+    """Seen elsewhere: a canceled caller's row was committed, and what was to follow did not."""
 
-    def keep_and_call(tx: Tx) -> None:
+    def keep_and_ring(tx: Tx) -> None:
         keep(tx, "a")
-        tx.after_commit(called.append, "a")
+        tx.ring("topic")
 
-    going = asyncio.create_task(db.write(keep_and_call))
-    await asyncio.sleep(0)  # it is asked for, and its caller goes at once
-    going.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await going
-    await until(lambda: called == ["a"])
+    with db.bell.listen("topic") as ear:
+        going = asyncio.create_task(db.write(keep_and_ring))
+        await asyncio.sleep(0)  # it is asked for, and its caller goes at once
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        assert await ear.wait(5)
     assert committed(db) == {"a"}
-
-
-@story
-async def test_a_callback_that_breaks_leaves_nobody_without_an_answer(db: Database) -> None:
-    troubles: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
-
-    def keep_and_break(tx: Tx) -> str:
-        tx.after_commit(lambda: 1 / 0)
-        return keep(tx, "a")
-
-    async with asyncio.timeout(5):
-        answers = await asyncio.gather(db.write(keep_and_break), db.write(keep, "b"))
-    assert answers == ["kept a", "kept b"]
-    assert [type(trouble["exception"]) for trouble in troubles] == [ZeroDivisionError]

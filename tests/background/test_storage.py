@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -241,15 +242,109 @@ async def test_what_is_stored_can_be_read_while_the_disk_is_full_and_written_onc
     assert await db.write(fill, "large", 100_000) == "large"
 
 
+# -- where another process does not let go
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+for line in sys.stdin:
+    connection.execute(line)
+    print("done", flush=True)
+"""
+
+
+class Holder:
+    """Another process with the same file open, which says `begin immediate` when it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], **pipes)
+
+    def says(self, sql: str) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(f"{sql}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    with closing(Holder(tmp_path / "registry.db")) as holder:
+        yield holder
+
+
+async def impatient(db: Database) -> list[str]:
+    """A busy timeout that the tests need not wait for. Returns what the writer's connection is told from now on."""
+    heard: list[str] = []
+    await db.write(Tx.x, "pragma busy_timeout = 200")
+    await db.write(lambda tx: tx._connection.set_trace_callback(heard.append))
+    heard.clear()
+    return heard
+
+
+async def told_of(*writes: Awaitable[Any]) -> list[str]:
+    """What those are told who get nothing else."""
+    answers = await asyncio.gather(*writes, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StorageUnavailable}
+    return [str(answer) for answer in answers]
+
+
+@pytest.mark.parametrize("count", [1, 2, database.GROUP, 3 * database.GROUP])
 @story
-async def test_a_file_that_another_holds_too_long_is_unavailable_and_then_free_again(
-    db: Database, monkeypatch: pytest.MonkeyPatch
+async def test_who_waits_for_a_file_that_another_process_holds_is_told_once_the_busy_timeout_is_over(
+    db: Database, holder: Holder, count: int
 ) -> None:
-    await db.write(Tx.x, "pragma busy_timeout = 20")
-    with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
-        other.execute("begin immediate")
-        answers = await asyncio.gather(*(db.write(fill, name, 1) for name in "abc"), return_exceptions=True)
-        assert {type(answer) for answer in answers} == {StorageUnavailable}
-        assert "locked" in str(answers[0])
-        other.execute("rollback")
-    assert await db.write(fill, "a", 1) == "a"
+    """All at once, however many they are: one after the other the last of 64 would wait for five minutes."""
+    heard = await impatient(db)
+    holder.says("begin immediate")
+    holder.process.send_signal(signal.SIGSTOP)  # it stands still in the middle of its transaction
+    ran: list[str] = []
+    writes = [db.write(lambda tx, name=f"w{number}": ran.append(name)) for number in range(count)]
+    assert await told_of(*writes) == ["database is locked"] * count
+    assert ran == []
+    assert heard.count("begin immediate") == 1
+
+
+@story
+async def test_who_comes_while_others_wait_is_told_with_them(db: Database, holder: Holder) -> None:
+    heard = await impatient(db)
+    holder.says("begin immediate")
+    first = asyncio.create_task(db.write(fill, "first", 1))
+    await until(lambda: not db._calls and not db._idle.is_set())  # the writer waits for the lock
+    assert len(await told_of(first, db.write(fill, "second", 1), db.write(fill, "third", 1))) == 3
+    assert heard.count("begin immediate") == 1
+
+
+@story
+async def test_once_the_other_process_is_gone_everything_can_be_written(db: Database, holder: Holder) -> None:
+    await impatient(db)
+    holder.says("begin immediate")
+    await told_of(db.write(fill, "a", 1), db.write(fill, "b", 1))
+    holder.close()
+    assert await asyncio.gather(*(db.write(fill, name, 1) for name in "ab")) == ["a", "b"]
+    assert [row[0] for row in everything(db.path)["workers"]] == ["a", "b"]
+
+
+@story
+async def test_those_who_were_written_before_the_file_was_taken_are_not_told_otherwise(
+    db: Database, holder: Holder
+) -> None:
+    """A commit that they shared came to nothing, so each goes alone; then another process comes in between."""
+    await impatient(db)
+    lost: list[str] = []
+
+    def loses(tx: Tx) -> None:
+        lost.append("its transaction")
+        tx.x("rollback")
+        if len(lost) == 2:
+            holder.says("begin immediate")
+
+    first, *others = [db.write(fill, "first", 1), db.write(loses), db.write(fill, "third", 1), db.write(fill, "4th", 1)]
+    told = asyncio.gather(first, told_of(*others))
+    assert await told == ["first", ["cannot commit - no transaction is active", *["database is locked"] * 2]]
+    assert [row[0] for row in everything(db.path)["workers"]] == ["first"]
