@@ -23,7 +23,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from web.a2a_errors import A2AError, headers, http_status, invalid, to_jsonrpc
-from web.settings import Settings, is_loopback
+from web.setting_values import is_loopback
+from web.settings import Settings
 
 audit = logging.getLogger("outrider.audit")
 

@@ -6,14 +6,12 @@ line. It opens no database and knows nothing of what the values are used for.
 """
 
 import difflib
-import ipaddress
 import logging
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le
 from pydantic import (
@@ -23,9 +21,29 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SecretStr,
+    SkipValidation,
     ValidationError,
 )
 from pydantic.fields import FieldInfo
+
+from agent.profiles import BUILTIN, Profile
+from background.ceilings import LEVELS
+from web.profiles import BadTable, read_profiles, read_providers, shown, split
+from web.setting_values import (
+    Count,
+    Name,
+    Names,
+    Seconds,
+    Switch,
+    as_text,
+    database_file,
+    http_address,
+    loopback_host,
+    offered,
+    sealing_keys,
+    unset_if_empty,
+)
 
 logger = logging.getLogger("outrider.settings")
 
@@ -33,94 +51,16 @@ PREFIX = "OUTRIDER_"
 FILE = "outrider.toml"
 DEFAULT_DATA = "~/.local/share/outrider"
 DEFAULT_ADDRESS = "http://127.0.0.1:8420"
-PROFILES = ("chat", "echo")
 # Named in the documentation of a later version; somebody who sets one must not believe that it guards anything yet.
-NOT_YET = frozenset({"answer_level", "retention_days", "seal_key", "job_tokens", "tree_tokens"})
+NOT_YET = frozenset({"job_tokens", "tree_tokens"})
 # Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
+# Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
+TABLES = frozenset({"defined_profiles", "providers"})
 
 
 class BadSetting(Exception):
     """A setting that cannot be used; `str()` is one line with its name, its value and what is allowed."""
-
-
-def is_loopback(name: str) -> bool:
-    """Whether `name` (a host without port, IPv6 without brackets) can only mean this machine."""
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _no_bool(value: object) -> object:
-    # A TOML `true` would otherwise become the number 1, and a limit would silently be something else than meant.
-    if isinstance(value, bool):
-        raise ValueError("not a number")
-    return value
-
-
-def _switch(value: object) -> object:
-    # Only these two words: "no guard is ever switched off by a typo" leaves no room for "of" or "ture".
-    words = {"true": True, "false": False}
-    return words.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _split(value: object) -> object:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
-
-
-def _unset_if_empty(value: object) -> object:
-    return None if value == "" else value
-
-
-def _as_text(value: object) -> object:
-    # `rpc_error_status = 200` reads naturally in TOML.
-    return str(value) if type(value) is int else value
-
-
-def _named(value: str) -> str:
-    if not value.strip() or not value.isprintable():
-        raise ValueError("blank")
-    return value
-
-
-def _loopback_host(value: str) -> str:
-    if not is_loopback(value):
-        raise ValueError("not loopback")
-    return value
-
-
-def _database(value: str | None) -> str | None:
-    if value is not None:
-        path = value.removeprefix("sqlite:///")
-        if path == value or not path or path == ":memory:" or "?" in path or not Path(path).resolve().parent.is_dir():
-            raise ValueError("not a SQLite file")
-    return value
-
-
-def _address(value: str | None) -> str | None:
-    if value is None:
-        return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in value:
-        raise ValueError("not an address")
-    _ = parts.port  # raises ValueError where it is no number up to 65535
-    return value.rstrip("/")
-
-
-def _enabled(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value or len(set(value)) != len(value) or not set(value) <= set(PROFILES):
-        raise ValueError("not profiles")
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_no_bool)]
-Seconds = Annotated[float, BeforeValidator(_no_bool)]
-Switch = Annotated[bool, Field(strict=True), BeforeValidator(_switch)]
-Name = Annotated[str, AfterValidator(_named)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
 
 
 def _bounded(default: float, least: float, most: float, meaning: str) -> Any:
@@ -141,7 +81,7 @@ class Settings(BaseModel):
         description="The data folder, made with mode 0700. Set by `--data` or the environment only.",
         json_schema_extra={"allowed": "a folder that can be made and written", "shown": DEFAULT_DATA},
     )
-    host: Annotated[str, AfterValidator(_loopback_host)] = _told(
+    host: Annotated[str, AfterValidator(loopback_host)] = _told(
         "127.0.0.1", "a loopback address; any other waits until access tokens exist", "The address to listen on."
     )
     port: Count = _bounded(8420, 1, 65535, "The port to listen on.")
@@ -153,7 +93,7 @@ class Settings(BaseModel):
     fallback_models: Names = _told(
         (), "model names, separated by commas", "Tried in order when a model fails.", shown="empty"
     )
-    database_url: Annotated[str | None, BeforeValidator(_unset_if_empty), AfterValidator(_database)] = _told(
+    database_url: Annotated[str | None, BeforeValidator(unset_if_empty), AfterValidator(database_file)] = _told(
         None,
         "`sqlite:///PATH` in a folder that exists; this version has no other engine",
         "The registry of sessions, tasks and jobs.",
@@ -199,16 +139,39 @@ class Settings(BaseModel):
     worker_ttl_s: Seconds = _bounded(120, 0.1, 86_400, "A worker heard from within this is live.")
     lease_s: Seconds = _bounded(30, 0.1, 3600, "A run whose lease is older is taken over.")
     max_attempts: Count = _bounded(3, 1, 100, "Times a run is tried before it fails.")
-    profiles: Annotated[Names, AfterValidator(_enabled)] = _told(
-        ("chat",), f"one or more of {', '.join(PROFILES)}", "What an A2A client may ask for, by `metadata.skill`."
+    answer_level: Literal["full", "redacted", "metadata", "none"] = _told(
+        "full",
+        f"one of {', '.join(LEVELS)}",
+        "The most that is kept of answers; a profile or a provider may lower it. Below `redacted` nothing can be asked.",
     )
-    public_url: Annotated[str | None, BeforeValidator(_unset_if_empty), AfterValidator(_address)] = _told(
+    retention_days: Count = _bounded(
+        30, 1, 36_500, "Ended tasks, with results and journal, are purged after so many days."
+    )
+    seal_key: Annotated[SecretStr | None, BeforeValidator(unset_if_empty), AfterValidator(sealing_keys)] = _told(
+        None,
+        "base64 of 32 bytes; several with commas between, of which the first seals",
+        "Seals what is said, answered and entrusted.",
+        shown="the file `seal.key` in the data folder, made at the first start with mode 0600",
+    )
+    defined_profiles: Annotated[Mapping[str, SkipValidation[Profile]], BeforeValidator(read_profiles)] = Field(
+        default={}, exclude=True, description="`[profiles.NAME]`, by name."
+    )
+    providers: Annotated[Mapping[str, str], BeforeValidator(read_providers)] = Field(
+        default={}, description="The answer level of each `[providers.NAME]` that gives one."
+    )
+    profiles: Annotated[Names, AfterValidator(offered)] = _told(
+        ("chat",),
+        f"one or more of {', '.join(BUILTIN)} and the profiles that `[profiles.NAME]` defines",
+        "What an A2A client may ask for, by `metadata.skill`. Beside tables of profiles in the file it is "
+        "`offered` in `[profiles]`.",
+    )
+    public_url: Annotated[str | None, BeforeValidator(unset_if_empty), AfterValidator(http_address)] = _told(
         None,
         "an http or https address without query or user name",
         "What the agent card says. Where it is not loopback, every request needs an access token.",
         shown="the address served",
     )
-    rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(_as_text)] = _told(
+    rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(as_text)] = _told(
         "native",
         "`native` or `200`",
         "`200` sends every JSON-RPC error in HTTP 200, for clients that drop the body of any other answer.",
@@ -227,6 +190,10 @@ class Settings(BaseModel):
     def knowledge_path(self) -> Path:
         """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
         return self.data / "knowledge.db"
+
+    def profile(self, name: str) -> Profile | None:
+        """The profile of this name, offered or not."""
+        return self.defined_profiles.get(name) or BUILTIN.get(name)
 
     @property
     def address(self) -> str:
@@ -267,7 +234,7 @@ def load(command_line: Mapping[str, object], environ: Mapping[str, str] = os.env
     try:
         settings = Settings(**values)
     except ValidationError as invalid:
-        raise _bad(str(invalid.errors()[0]["loc"][0]), given) from None
+        raise _refusal(invalid, given) from None
     settings._auto_resume_pinned = "auto_resume" in named or "auto_resume" in options
     settings._auto_resume_last = settings.auto_resume
     return settings
@@ -293,21 +260,26 @@ def client_settings(environ: Mapping[str, str] = os.environ) -> ClientSettings:
     """`OUTRIDER_URL` and `OUTRIDER_TOKEN`, for commands that speak with a running server. Raises BadSetting."""
     url = environ.get(PREFIX + "URL") or DEFAULT_ADDRESS
     try:
-        return ClientSettings(_address(url) or DEFAULT_ADDRESS, environ.get(PREFIX + "TOKEN") or None)
+        return ClientSettings(http_address(url) or DEFAULT_ADDRESS, environ.get(PREFIX + "TOKEN") or None)
     except ValueError:
-        raise BadSetting(f"{PREFIX}URL: {_shown(url)} is not an http or https address") from None
+        raise BadSetting(f"{PREFIX}URL: {shown(url)} is not an http or https address") from None
 
 
 def table() -> list[Row]:
     """Every setting, for the documentation and `--help`."""
     return [
         Row(PREFIX + key.upper(), key, _default(field), _allowed(field), field.description or "")
-        for key, field in Settings.model_fields.items()
+        for key, field in _simple().items()
     ]
 
 
+def _simple() -> dict[str, FieldInfo]:
+    """The settings that are one value each."""
+    return {key: field for key, field in Settings.model_fields.items() if key not in TABLES}
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    names = {PREFIX + key.upper(): key for key in Settings.model_fields}
+    names = {PREFIX + key.upper(): key for key in _simple()}
     found = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in OF_THE_CLIENT}
     for name in found:
         _known(name, "the environment", names)
@@ -319,7 +291,13 @@ def _from_file(data: Path) -> dict[str, Any]:
     if "data" in found:
         raise BadSetting(f"data: {FILE} lies in the data folder and cannot move it; use --data or {PREFIX}DATA")
     for name in found:
-        _known(name, FILE, Settings.model_fields)
+        _known(name, FILE, [*_simple(), "providers"])
+    try:
+        defined, named = split(found.pop("profiles", None))
+    except BadTable as bad:
+        raise BadSetting(f"{bad} ({FILE})") from None
+    found |= {"defined_profiles": defined} if defined else {}
+    found |= {"profiles": named} if named is not None else {}
     return {key: _plain(value) for key, value in found.items()}
 
 
@@ -361,19 +339,24 @@ def _data_folder(given: object) -> Path:
     return path
 
 
+def _refusal(invalid: ValidationError, given: Mapping[str, tuple[object, str]]) -> BadSetting:
+    first = invalid.errors()[0]
+    key = str(first["loc"][0])
+    if isinstance(table := first.get("ctx", {}).get("error"), BadTable):
+        return BadSetting(f"{table} ({given[key][1]})")
+    return _bad(key, given)
+
+
 def _bad(key: str, given: Mapping[str, tuple[object, str]]) -> BadSetting:
     value, source = given[key]
-    if key not in Settings.model_fields:
+    if key not in _simple():
         return BadSetting(f"{key} ({source}): this version has no such setting")
     # A database address may hold a password, and a refusal ends up in logs.
-    shown = str(value).split("://")[0] + "://…" if key == "database_url" and "://" in str(value) else value
+    if key == "database_url" and "://" in str(value):
+        value = str(value).split("://")[0] + "://…"
+    told = "what is given" if key == "seal_key" else shown(value)
     allowed = _allowed(Settings.model_fields[key])
-    return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {_shown(shown)} is not {allowed}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {told} is not {allowed}")
 
 
 def _allowed(field: FieldInfo) -> str:

@@ -1,5 +1,6 @@
 """F166, F167: what an operator sets is what holds, later sources win, and whatever cannot be meant stops the start."""
 
+import base64
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from web.settings import BadSetting, Settings, auto_resume_now, client_settings, load, table
+from web.settings import TABLES, BadSetting, Settings, auto_resume_now, client_settings, load, table
 
 Load = Callable[..., Settings]
 
@@ -38,7 +40,9 @@ BOUNDS: dict[str, tuple[float, float, float, float]] = {
     "worker_ttl_s": (120, 0.1, 86_400, 0),
     "lease_s": (30, 0.1, 3600, 0),
     "max_attempts": (3, 1, 100, 0),
+    "retention_days": (30, 1, 36_500, 0),
 }
+KEY = base64.b64encode(bytes(range(32))).decode()
 # key: default, an accepted text and what it becomes, a refused text
 WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "host": ("127.0.0.1", "::1", "::1", "0.0.0.0"),
@@ -46,6 +50,8 @@ WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "fallback_models": ((), "a:b, c:d", ("a:b", "c:d"), "a\x07"),
     "database_url": (None, "sqlite:////tmp/x.db", "sqlite:////tmp/x.db", "postgresql://u:secret@h/db"),
     "auto_resume": (True, "False", False, "of"),
+    "answer_level": ("full", "redacted", "redacted", "Full"),
+    "seal_key": (None, KEY, SecretStr(KEY), "hunter2"),
     "profiles": (("chat",), "chat,echo", ("chat", "echo"), "chat,ecko"),
     "public_url": (None, "https://a.example/x/", "https://a.example/x", "a.example"),
     "rpc_error_status": ("native", "200", "200", "201"),
@@ -72,7 +78,7 @@ def refusal(load_from: Load, **sources: Any) -> str:
 
 
 def test_every_setting_is_in_one_of_the_tables_here() -> None:
-    assert set(Settings.model_fields) == {"data", *BOUNDS, *WORDS}
+    assert {row.key for row in table()} == {"data", *BOUNDS, *WORDS}
 
 
 @pytest.mark.parametrize("key", BOUNDS)
@@ -117,6 +123,8 @@ def test_the_later_source_wins(load_from: Load, key: str) -> None:
         "profiles": ["echo", "chat,echo", "echo,chat"],
         "public_url": [f"https://{name}.example" for name in "abc"],
         "rpc_error_status": ["200", "native", "200"],
+        "answer_level": ["redacted", "metadata", "none"],
+        "seal_key": [base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)],
         "max_depth": ["0", "1", "0"],
     }
     number = BOUNDS.get(key, (0, 0, 0, 0))[1] or 1
@@ -135,6 +143,8 @@ def shown(settings: Settings, key: str) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
     return f"{value:g}" if isinstance(value, float | int) else value
 
 
@@ -163,7 +173,7 @@ def test_an_unknown_setting_is_a_typo_and_stops_the_start(
     assert text.startswith(name) and hint in text
 
 
-@pytest.mark.parametrize("key", ["answer_level", "retention_days", "seal_key", "job_tokens", "tree_tokens"])
+@pytest.mark.parametrize("key", ["job_tokens", "tree_tokens"])
 def test_a_setting_of_a_later_version_is_refused_as_not_there_yet(load_from: Load, key: str) -> None:
     for text in (refusal(load_from, env={f"OUTRIDER_{key.upper()}": "1"}), refusal(load_from, toml=f"{key} = 1")):
         assert text.endswith("this version has no such setting")
@@ -182,6 +192,14 @@ def test_a_broken_file_is_one_line(load_from: Load, tmp_path: Path) -> None:
 def test_a_refusal_never_shows_a_databases_password(load_from: Load) -> None:
     text = refusal(load_from, env={"OUTRIDER_DATABASE_URL": "postgresql://user:hunter2@host/db"})
     assert "hunter2" not in text and "postgresql://…" in text and "sqlite:///PATH" in text
+
+
+def test_a_sealing_key_is_never_shown(load_from: Load) -> None:
+    assert KEY not in repr(load_from(seal_key=KEY)) and KEY not in str(load_from(seal_key=KEY).model_dump(mode="json"))
+    for bad in ("hunter2", KEY[:-4], f"{KEY},hunter2"):
+        text = refusal(load_from, env={"OUTRIDER_SEAL_KEY": bad})
+        assert bad not in text and "hunter2" not in text and "base64 of 32 bytes" in text
+    assert load_from(seal_key=f"{KEY},{KEY}").seal_key
 
 
 def test_a_refusal_stays_short(load_from: Load) -> None:
@@ -266,7 +284,7 @@ def test_F167_environment_and_command_line_still_win(load_from: Load, tmp_path: 
 
 def test_the_table_says_each_setting_whole() -> None:
     rows = {row.key: row for row in table()}
-    assert list(rows) == list(Settings.model_fields)
+    assert list(rows) == [key for key in Settings.model_fields if key not in TABLES]
     assert all(row.default and row.allowed and row.meaning and "\n" not in "".join(row) for row in rows.values())
     assert rows["max_jobs"][:4] == ("OUTRIDER_MAX_JOBS", "max_jobs", "4", "a whole number from 1 to 256")
     assert rows["auto_resume"].default == "true"

@@ -1,0 +1,166 @@
+"""`[profiles.NAME]` and `[providers.NAME]` of `outrider.toml`: tables to values, each field checked as it is read.
+
+Each field stands once, with what is allowed in it. A refusal is one line that names profile, field and value. Whether
+a handler, tool or model of that name exists is not known here: that shows when all is put together.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.profiles import AGENT, BUILTIN, Profile
+from background.ceilings import LEVELS
+
+OFFERED = "offered"  # beside the tables in `[profiles]`: what the setting `profiles` says where there are none
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
+MOST_TASKS = 100_000
+MOST_DAYS = 36_500
+OF_THE_AGENT = ("model", "instructions", "tools")
+Check = Callable[[Any], Any]
+
+
+class BadTable(ValueError):
+    """A table that cannot be used; the text is one line."""
+
+
+def _wanted(holds: object) -> None:
+    if not holds:
+        raise ValueError
+
+
+def _text(most: int) -> Check:
+    def check(value: Any) -> str:
+        _wanted(isinstance(value, str) and value.strip() and len(value) <= most)
+        return value
+
+    return check
+
+
+def _named(pattern: re.Pattern[str]) -> Check:
+    def check(value: Any) -> str:
+        _wanted(isinstance(value, str) and pattern.fullmatch(value))
+        return value
+
+    return check
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    given = [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+    _wanted(isinstance(given, list | tuple) and all(isinstance(name, str) and TOOL.fullmatch(name) for name in given))
+    return tuple(dict.fromkeys(given))
+
+
+def _whole(most: int) -> Check:
+    def check(value: Any) -> int:
+        _wanted(type(value) is int and 1 <= value <= most)
+        return value
+
+    return check
+
+
+def _switch(value: Any) -> bool:
+    _wanted(isinstance(value, bool))
+    return value
+
+
+def _level(value: Any) -> str:
+    _wanted(value in LEVELS)
+    return value
+
+
+def _schema(value: Any) -> Any:
+    document = json.loads(value) if isinstance(value, str) else value
+    _wanted(isinstance(document, dict))
+    json.dumps(document)  # TOML knows times, JSON does not
+    return document
+
+
+LEVEL = (_level, "one of " + ", ".join(LEVELS))
+FIELDS: Mapping[str, tuple[Check, str]] = {
+    "description": (_text(2000), "a text of at most 2,000 characters"),
+    "handler": (_named(NAME), "the name of a handler: agent, echo, or one that a plugin adds"),
+    "model": (_text(256), "offline, or a model name of the agent library"),
+    "instructions": (_text(100_000), "a text of at most 100,000 characters"),
+    "tools": (_names, "a list of names of tools"),
+    "answer_level": LEVEL,
+    "output_guard": (_switch, "true or false"),
+    "input_schema": (_schema, "a JSON Schema, as a table or as JSON text"),
+    "output_schema": (_schema, "a JSON Schema, as a table or as JSON text"),
+    "max_open_tasks": (_whole(MOST_TASKS), f"a whole number from 1 to {MOST_TASKS:,}"),
+    "retention_days": (_whole(MOST_DAYS), f"a whole number from 1 to {MOST_DAYS:,}"),
+}
+
+
+def read_profiles(tables: Any) -> dict[str, Profile]:
+    """The profiles that `[profiles.NAME]` tables define, over those that are built in. Raises `BadTable`."""
+    _require_tables("profiles", tables)
+    return {
+        name: profile if isinstance(profile, Profile) else _profile(name, profile) for name, profile in tables.items()
+    }
+
+
+def _profile(name: str, table: Mapping[str, Any]) -> Profile:
+    at = f"profiles.{name}"
+    if not NAME.fullmatch(name):
+        raise BadTable(f"{at}: a profile's name is a small letter, then small letters, digits, - or _ (64 at most)")
+    given = _fields(at, table, FIELDS)
+    profile = replace(BUILTIN.get(name) or Profile(name, f"The profile {name}."), **given)
+    for field in OF_THE_AGENT:
+        if profile.handler != AGENT and getattr(profile, field) is not None:
+            raise BadTable(f"{at}.{field}: only a profile with the handler {AGENT} has one")
+    return profile
+
+
+def read_providers(tables: Any) -> dict[str, str]:
+    """The answer level of each provider that a `[providers.NAME]` table gives one. Raises `BadTable`."""
+    _require_tables("providers", tables)
+    given = {name: _fields(f"providers.{name}", table, {"answer_level": LEVEL}) for name, table in tables.items()}
+    return {name: fields.get("answer_level", LEVELS[0]) for name, fields in given.items()}
+
+
+def split(value: Any) -> tuple[dict[str, Any], Any]:
+    """What `profiles` in the file holds: the tables of profiles, and which are offered (None: not said)."""
+    if not isinstance(value, dict):
+        return {}, value
+    tables = {name: table for name, table in value.items() if isinstance(table, dict)}
+    for name in value.keys() - tables.keys() - {OFFERED}:
+        raise BadTable(f"profiles.{name}: only {OFFERED} and tables of profiles may stand here")
+    return tables, value.get(OFFERED)
+
+
+def _require_tables(at: str, tables: Any) -> None:
+    if not isinstance(tables, Mapping):
+        raise BadTable(f"{at}: must be tables, one a name: [{at}.NAME]")
+    for name, table in tables.items():
+        if not isinstance(table, Mapping | Profile):
+            raise BadTable(f"{at}.{name}: must be a table")
+
+
+def _fields(at: str, table: Any, fields: Mapping[str, tuple[Check, str]]) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        raise BadTable(f"{at}: must be a table")
+    given = {}
+    for field, value in table.items():
+        if field not in fields:
+            raise BadTable(f"{at}.{field}: there is no such field{_hint(field, fields)}")
+        check, allowed = fields[field]
+        try:
+            given[field] = check(value)
+        except (ValueError, TypeError, RecursionError):
+            raise BadTable(f"{at}.{field}: {shown(value)} is not {allowed}") from None
+    return given
+
+
+def _hint(field: str, fields: Iterable[str]) -> str:
+    close = difflib.get_close_matches(field, fields, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else f"; the fields are {', '.join(fields)}"
+
+
+def shown(value: object) -> str:
+    """A value in a refusal: on one line, and short."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
