@@ -34,6 +34,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.providers import infer_provider_class
 
 from agent.offline import OfflineModel
+from background.credentials import mask_credentials
 
 log = logging.getLogger(__name__)
 
@@ -199,30 +200,5 @@ def _cause(error: BaseException) -> str:
 
 def _line(thing: object) -> str:
     """Its text on one line, masked first and then clipped, so that no piece of a secret is left at the cut."""
-    text = mask_secrets(" ".join(str(thing).split()))
+    text = mask_credentials(" ".join(str(thing).split()))
     return text if len(text) <= _CLIP else text[: _CLIP - 1] + "…"
-
-
-_VALUE = r"[^\s\"'&,;}]+"
-_NAMES = r"(?:api[-_ ]?key|secret|passw(?:or)?d|[-_]token)"
-_SECRETS = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (rf"(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?){_VALUE}", r"\1***"),
-        (rf"(\bbearer\s+)(?!tokens?\b|auth){_VALUE}", r"\1***"),
-        (r"\b[spr]k[-_][\w*.-]*[\w*]", "***"),
-        (r"\b(?:AIza|gh[pousr]_|github_pat_|gsk_|hf_|xox[abeprs]-|xai-|nvapi-)[\w-]{8,}", "***"),
-        (r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}", "***"),
-        (r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?", "***"),
-        (rf"(\b[\w-]*{_NAMES}(?: provided)?[\"']?\s*[:=]\s*[\"']?){_VALUE}", r"\1***"),
-        (r"([?&](?:key|token|auth|code|sig|signature)=)[^&\s\"'#]+", r"\1***"),
-        (r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", r"\1***@"),
-    )
-)
-
-
-def mask_secrets(text: str) -> str:
-    """The text with keys, bearer tokens, passwords and credentials in addresses replaced by `***`."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
