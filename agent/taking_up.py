@@ -4,18 +4,19 @@ All of it is functions of `tx`: what is attached and what the turn's stored inpu
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
 from background import delivery, jobs, queue, results, sessions, tasks, terminal
-from background.database import Row, Tx
+from background.database import Tx
 from background.queue import Run
 from background.sessions import Session
-from background.tasks import Task
+from background.tasks import Past, Task
 from background.times import rfc3339
 
-CHAT = "chat"  # the profile that a model answers
+MODELS = frozenset({"chat"})  # the profiles that a model answers
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Shape:
 class Turn:
     """A turn as it begins, or as it goes on: `texts` are what its model is given, `stored` its checkpoints.
 
-    `content` is the protocol message, for a profile that has no model.
+    `content` is the protocol message, for a profile that is answered by a handler of its own.
     """
 
     task: Task
@@ -38,24 +39,26 @@ class Turn:
     texts: list[str]
     content: dict[str, Any]
     stored: dict[str, str]
-    past: list[Row]
+    past: list[Past]
     job: jobs.Job | None
     attempt: int
 
     @property
     def nothing_to_tell(self) -> bool:
         """A nudge whose jobs were told meanwhile."""
-        return self.task.profile == CHAT and not self.texts
+        return self.task.origin == "background-resume" and not self.texts
 
 
-def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
-    """Begin the run's task, or go on with it, with the input that it has once and for all. Raises `LeaseLost`."""
+def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[str] = MODELS) -> Turn:
+    """Begin the run's task, or go on with it, with the input that it has once and for all. Raises `LeaseLost`.
+
+    `models` are the profiles that a model answers.
+    """
     task, fresh = tasks.begin(tx, run)
-    session = sessions.by_uid(tx, task.session)
-    if task.profile != CHAT:
-        (content,) = sessions.history(tx, task.id, 1)
-        return Turn(task, session, [], content, {}, [], None, run.attempt)
     stored = {} if fresh else tasks.checkpoints(tx, task.id)
+    session = sessions.by_uid(tx, task.session)
+    if task.profile not in models:
+        return Turn(task, session, [], sessions.opening(tx, task.id)[1], stored, [], None, run.attempt)
     if "input" not in stored:
         stored["input"] = json.dumps(_input(tx, task, shape), ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
@@ -74,7 +77,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int) -> Turn:
 
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     """The user-role messages that a turn begins with; none for a nudge that finds nothing to tell."""
-    text = sessions.text_of(tx, task.id)
+    text, _ = sessions.opening(tx, task.id)
     if task.origin == "background":
         return [text]
     nudge = task.origin == "background-resume"

@@ -21,12 +21,14 @@ from agent.subagents import Registry, UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import CHAT_TOOLS, Desk, Foreground, toolset
 from background import delivery, jobs, queue, tasks, terminal
-from background.database import Database, Row, Tx
+from background.database import Database, Tx
 from background.errors import StorageUnavailable, TryAgain
 from background.jobs import Spec
 from background.limits import SECOND
+from background.questions import Parks
 from background.queue import Run
-from background.tasks import Usage
+from background.results import artifact_id
+from background.tasks import Past, Usage
 from background.terminal import Outcome
 from background.times import rfc3339
 from background.worker import backoff
@@ -73,6 +75,12 @@ class Turns:
     async def run(self, run: Run) -> None:
         """The handler of the kinds `turn` and `job`."""
         turn = await self.db.write(taking_up.begin, run, self.shape, PAST_TURNS)
+        try:
+            await self._work(run, turn)
+        except Parks as parks:
+            await self.persist(terminal.park, run, parks.question)
+
+    async def _work(self, run: Run, turn: Turn) -> None:
         if turn.nothing_to_tell:
             await self._settle(run, Outcome("completed"))
         elif turn.task.profile == "echo":
@@ -263,7 +271,7 @@ class _Steps:
 
 
 def _artifact(turn: Turn, parts: list[dict]) -> dict:
-    return {"artifactId": f"{turn.task.id}-1", "parts": parts}
+    return {"artifactId": artifact_id(turn.task.id), "parts": parts}
 
 
 def _report(texts: list[str]) -> str:
@@ -301,17 +309,17 @@ def _plain_note(tx: Tx, task_id: str) -> str:
     return "The model gave no answer."
 
 
-def _history(past: list[Row]) -> list[ModelMessage]:
+def _history(past: list[Past]) -> list[ModelMessage]:
     """The session's earlier turns as the model saw them, the latest that fit, each with an answer."""
     history: list[list[ModelMessage]] = []
     room = PAST_CHARS
     for row in reversed(past):
-        if row["transcript"] and row["state"] == "completed":
-            room -= len(row["transcript"])
-            messages = loop.load(row["transcript"])
-        elif row["text"] is not None and row["state"] != "completed":
-            note = f"(This turn {row['state']}: {row['detail'] or row['state']})"
-            messages = [user_message(row["text"]), ModelResponse(parts=[TextPart(note)])]
+        if row.transcript and row.state == "completed":
+            room -= len(row.transcript)
+            messages = loop.load(row.transcript)
+        elif row.text is not None and row.state != "completed":
+            note = f"(This turn {row.state}: {row.detail or row.state})"
+            messages = [user_message(row.text), ModelResponse(parts=[TextPart(note)])]
         else:
             continue
         if room < 0:

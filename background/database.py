@@ -21,8 +21,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import aiosqlite
 
+from background import sealing
 from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabase
 from background.limits import Limits
+from background.redaction import redact as redact_text
+from background.sealing import Vault
 from background.signals import Bell
 
 P = ParamSpec("P")
@@ -36,6 +39,8 @@ BUSY_TIMEOUT_MS = 5000
 FOREIGN_POLL_S = 0.1
 GROUP = 64  # functions that share a commit, at most
 MIGRATIONS = Path(__file__).parent / "migrations"
+SEALED_SINCE = 2  # the migration that brought sealing
+KEY_FILE = "seal.keys"
 
 
 def wall_clock() -> int:
@@ -44,13 +49,19 @@ def wall_clock() -> int:
 
 
 class Tx:
-    """One transaction: the only way to the rows. `now` is its time, the same for all of it; `limits` are its bounds."""
+    """One transaction: the only way to the rows.
 
-    def __init__(self, connection: sqlite3.Connection, now: int, limits: Limits, bell: Bell) -> None:
+    `now` is its time, the same for all of it; `limits` are its bounds; `seal` and `unseal` are the vault's, for what
+    people said and models answered; `redact` masks what a ceiling of `redacted` must not keep.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, now: int, means: "Means") -> None:
         self._connection = connection
-        self._bell = bell
         self.now = now
-        self.limits = limits
+        self.limits = means.limits
+        self.seal = means.vault.seal
+        self.unseal = means.vault.unseal
+        self.redact = means.redact
         self.topics: set[str] = set()
 
     def q(self, sql: str, **params: Any) -> list[Row]:
@@ -74,6 +85,15 @@ class Tx:
     def ring(self, topic: str) -> None:
         """Wake those who listen for `topic` once, and only if, this transaction has been committed."""
         self.topics.add(topic)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What every transaction of a database is given."""
+
+    limits: Limits
+    vault: Vault
+    redact: Callable[[str], str]
 
 
 @dataclass
@@ -124,12 +144,24 @@ class _Connection(aiosqlite.Connection):
 
 
 class Database:
-    """The registry's file. `now` gives the time of transactions: microseconds, UTC."""
+    """The registry's file. `now` gives the time of transactions: microseconds, UTC.
 
-    def __init__(self, path: Path, now: Clock = wall_clock, limits: Limits = DEFAULT_LIMITS) -> None:
+    `vault` seals its cells; by default that of the key file beside it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        now: Clock = wall_clock,
+        limits: Limits = DEFAULT_LIMITS,
+        vault: Vault | None = None,
+        redact: Callable[[str], str] = redact_text,
+    ) -> None:
         self.path = path
         self.now = now
         self.limits = limits
+        self._vault = vault
+        self._redact = redact
         self.bell = Bell()
         self._calls: deque[_Call] = deque()
         self._idle = asyncio.Event()  # nobody waits for the writer
@@ -141,8 +173,10 @@ class Database:
         self._poll: asyncio.Task[None] | None = None
 
     async def open(self) -> "Database":
-        """Open and migrate. Raises `NewerDatabase` for a file of a later version."""
-        await asyncio.to_thread(_prepare, self.path, self.now())
+        """Open and migrate. Raises `UnusableDatabase`: damaged, of a later version, or sealed with a key that is not there."""
+        vault = self._vault or await asyncio.to_thread(_key_file_beside, self.path)
+        self._means = Means(self.limits, vault, self._redact)
+        await asyncio.to_thread(_prepare, self.path, vault, self.now())
         try:
             self._writer = await _connect(self.path)
             for _ in range(READERS):  # one by one, so that those that were opened are closed when the next one fails
@@ -192,7 +226,7 @@ class Database:
 
         def snapshot(connection: sqlite3.Connection) -> T:
             with _transaction(connection, "begin"):
-                return _whole(function, Tx(connection, tx_now, self.limits, self.bell), *args, **kwargs)
+                return _whole(function, Tx(connection, tx_now, self._means), *args, **kwargs)
 
         try:
             return await next(self._next_reader).run(snapshot)
@@ -239,7 +273,7 @@ class Database:
             with _transaction(connection, "begin immediate"):
                 for call in calls:
                     connection.execute("savepoint call")
-                    call.run(Tx(connection, now, self.limits, self.bell))
+                    call.run(Tx(connection, now, self._means))
                     if call.error is not None:
                         connection.execute("rollback to call")  # fails where a full disk took all savepoints with it
                     connection.execute("release call")
@@ -253,7 +287,7 @@ class Database:
         """A commit of its own. Raises `_Held`, like `_together`: that is not its own trouble."""
         try:
             with _transaction(connection, "begin immediate"):
-                call.run(Tx(connection, self.now(), self.limits, self.bell))
+                call.run(Tx(connection, self.now(), self._means))
                 if call.error is not None:
                     raise call.error
         except _Held:
@@ -331,7 +365,12 @@ def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(path: Path, now: int) -> None:
+def _key_file_beside(path: Path) -> Vault:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return sealing.key_file(path.with_name(KEY_FILE))
+
+
+def _prepare(path: Path, vault: Vault, now: int) -> None:
     """Switch to WAL and migrate, under a lock file: the switch itself does not heed the busy timeout."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.with_suffix(".lock").open("w") as lock:
@@ -340,7 +379,9 @@ def _prepare(path: Path, now: int) -> None:
         try:
             with closing(_open(path)) as connection:
                 connection.execute("pragma journal_mode=wal")
-                migrate(connection, now)
+                migrate(connection, now, vault=vault)
+                with _transaction(connection, "begin immediate"):
+                    sealing.check(connection, vault, now)
         except sqlite3.OperationalError as error:
             raise StorageUnavailable(f"{path} cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -349,8 +390,11 @@ def _prepare(path: Path, now: int) -> None:
             ) from error
 
 
-def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS) -> None:
-    """Bring the file up to this version, a numbered migration a transaction. Raises `NewerDatabase`."""
+def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS, vault: Vault | None = None) -> None:
+    """Bring the file up to this version, a numbered migration a transaction. Raises `NewerDatabase`.
+
+    What was written before there was sealing is sealed by `vault` in the migration that brings sealing.
+    """
     files = {int(file.name.split("_")[0]): file for file in sorted(folder.glob("[0-9]*.sql"))}
     known = connection.execute("select 1 from sqlite_master where name = 'migrations'").fetchone()
     done = connection.execute("select max(number) from migrations").fetchone()[0] if known else 0
@@ -358,11 +402,17 @@ def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS)
         raise NewerDatabase(
             f"the data folder was written by a newer version (schema {done}; this one knows {max(files)})"
         )
+    connection.execute("pragma foreign_keys=off")  # a table that is made anew must not take its children along
     for number in sorted(set(files) - set(range(done + 1))):
         with _transaction(connection, "begin immediate"):
             for statement in _statements(files[number].read_text()):
                 connection.execute(statement)
+            if number == SEALED_SINCE and vault is not None:
+                deque(sealing.reseal(connection, vault, plain=True), maxlen=0)
             connection.execute("insert into migrations values (?, ?, ?)", (number, files[number].stem, now))
+        if number == SEALED_SINCE and done:
+            connection.execute("vacuum")  # the plain text that was there is in no free page either
+    connection.execute("pragma foreign_keys=on")
 
 
 def _statements(script: str) -> list[str]:

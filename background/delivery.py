@@ -82,12 +82,13 @@ def release(tx: Tx, task_id: str, why: str, *, nudge: bool) -> None:
     """The turn ended otherwise: what was attached waits again, with a nudge due later, or is given up."""
     rows = tx.q(
         "update deliveries set state = 'pending', task_id = null, tries = tries + :failed, "
-        "failed_turns = failed_turns + :failed, last_error = :why "
+        "failed_turns = failed_turns + :failed "
         f"where task_id = :task and state in {guard(DELIVERY, 'release')} returning job_id, attempt, failed_turns",
         task=task_id,
-        why=why,
         failed=int(nudge),
     )
+    for row in rows:
+        _note(tx, row["job_id"], row["attempt"], why)
     if not rows or not nudge:
         return
     tx.x(
@@ -118,23 +119,33 @@ def no_room(tx: Tx, task_id: str, job_ids: list[str]) -> None:
 def drop(tx: Tx, job_id: str, attempt: int, why: str) -> None:
     """An attempt that was not told and never will be: a later one takes its place."""
     tx.x(
-        "update deliveries set state = 'undeliverable', last_error = :why where job_id = :job and attempt = :attempt "
+        "update deliveries set state = 'undeliverable' where job_id = :job and attempt = :attempt "
         f"and state in {guard(DELIVERY, 'give_up')}",
-        why=why,
         job=job_id,
         attempt=attempt,
     )
+    _note(tx, job_id, attempt, why)
 
 
 def held_up(tx: Tx, job_ids: list[str], why: str, *, tried: bool) -> None:
     """A nudge for these could not be posted, or was not: say why they wait."""
     for job_id in job_ids:
-        tx.x(
-            "update deliveries set tries = tries + :tried, last_error = :why where job_id = :job and state = 'pending'",
+        rows = tx.q(
+            "update deliveries set tries = tries + :tried where job_id = :job and state = 'pending' returning attempt",
             job=job_id,
-            why=why,
             tried=int(tried),
         )
+        for row in rows:
+            _note(tx, job_id, row["attempt"], why)
+
+
+def _note(tx: Tx, job_id: str, attempt: int, why: str) -> None:
+    tx.x(
+        "update deliveries set last_error = :why where job_id = :job and attempt = :attempt",
+        why=tx.seal("deliveries.last_error", f"{job_id}/{attempt}", why),
+        job=job_id,
+        attempt=attempt,
+    )
 
 
 def attached_to(tx: Tx, task_id: str) -> list[str]:

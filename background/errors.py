@@ -41,6 +41,10 @@ class NewerDatabase(UnusableDatabase):
     """The data folder was written by a newer version."""
 
 
+class Unsealable(Exception):
+    """A sealed cell was altered or moved, or its key is not there. The text names the place, never what stands in it."""
+
+
 class LeaseLost(BaseException):
     """A signal: this attempt is over, another has the run or the task has ended. Nothing more may be written."""
 

@@ -4,35 +4,53 @@ An event's id is its row's number. Text deltas are no events of this kind: they 
 """
 
 import json
+import secrets
+from dataclasses import dataclass
 from typing import Any
 
-from background.database import Row, Tx
+from background.database import Tx
 
 PAGE = 200
 
 
 def emit(tx: Tx, owner: str, session: str, name: str, data: dict[str, Any]) -> None:
     """Tell of something, in the commit that makes it true. `session` is a session's uid."""
+    uid = secrets.token_hex(8)
     tx.x(
-        "insert into events (owner, session, name, data, created_at) values (:owner, :session, :name, :data, :now)",
+        "insert into events (uid, owner, session, name, data, created_at) "
+        "values (:uid, :owner, :session, :name, :data, :now)",
+        uid=uid,
         owner=owner,
         session=session,
         name=name,
-        data=json.dumps(data, ensure_ascii=False),
+        data=tx.seal("events.data", f"{session}/{uid}", json.dumps(data, ensure_ascii=False)),
         now=tx.now,
     )
     tx.ring("events")
 
 
-def after(tx: Tx, owner: str, last: int, session: str | None = None) -> list[Row]:
+@dataclass(frozen=True)
+class Event:
+    """What was told: `data` is JSON."""
+
+    id: int
+    name: str
+    data: str
+
+
+def after(tx: Tx, owner: str, last: int, session: str | None = None) -> list[Event]:
     """The owner's events behind number `last`, in order, `PAGE` at most; `session` (a uid) narrows."""
     narrow = "and session = :session" if session else ""
-    return tx.q(
-        f"select id, name, data from events where owner = :owner and id > :last {narrow} order by id limit {PAGE}",
+    rows = tx.q(
+        f"select * from events where owner = :owner and id > :last {narrow} order by id limit {PAGE}",
         owner=owner,
         last=last,
         session=session,
     )
+    return [
+        Event(row["id"], row["name"], tx.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]))
+        for row in rows
+    ]
 
 
 def newest(tx: Tx) -> int:

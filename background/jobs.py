@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from background import batches, delivery, events, queue
+from background import batches, delivery, events, questions, queue
 from background.database import Row, Tx
 from background.errors import Fault, not_found
+from background.questions import Asked
 from background.sessions import Session
-from background.states import JOB, MOVE_TO, guard
+from background.states import JOB, MOVE_TO, guard, target
+from background.text import clip
 from background.times import rfc3339, rfc3339_or_none
 
-STATUSES = (*JOB, "input_required")  # what a client may ask for
+STATUSES = tuple(JOB)  # what a client may ask for
+QUESTION_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Job:
     report_chars: int
     indexed: bool
     dismissed: bool
+    erased: bool
     created_at: int
     started_at: int | None
     completed_at: int | None
@@ -67,16 +71,22 @@ class Job:
     delivery_tries: int
     delivery_error: str | None
     notified_at: int | None
+    question: Asked | None
     requests: int
     input_tokens: int
     output_tokens: int
     tool_calls: int
 
     @classmethod
-    def of(cls, row: Row) -> "Job":
+    def of(cls, tx: Tx, row: Row) -> "Job":
         made = {**dict(row), "tools": tuple(json.loads(row["tools"]))}
-        for flag in ("partial", "indexed", "dismissed"):
+        for flag in ("partial", "indexed", "dismissed", "erased"):
             made[flag] = bool(made[flag])
+        for name in ("description", "prompt", "detail", "excerpt"):
+            made[name] = None if row[name] is None else tx.unseal(f"jobs.{name}", row["id"], row[name])
+        made["excerpt"] = made["excerpt"] or ""
+        made["delivery_error"] = _delivery_error(tx, row)
+        made["question"] = questions.current(tx, row["task_id"]) if row["status"] == "input_required" else None
         return cls(**{name: made[name] for name in cls.__dataclass_fields__})
 
     @property
@@ -116,12 +126,34 @@ class Job:
             },
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
+            "question": self.question and _question_json(self.question),
         }
+
+
+def _question_json(asked: Asked) -> dict[str, Any]:
+    """What a parked job asks, as its card shows it; `text` and `detail` are clipped, the task has them whole."""
+    return {
+        "kind": asked.kind,
+        "text": clip(asked.text, QUESTION_CHARS),
+        "detail": clip(asked.detail, QUESTION_CHARS),
+        "schema": asked.schema,
+        "question": asked.digest,
+        "deadline": rfc3339_or_none(asked.deadline),
+    }
+
+
+def _delivery_error(tx: Tx, row: Row) -> str | None:
+    """Why its end is not told yet, or why its own post is not taken yet."""
+    if row["last_error"] is not None:
+        return tx.unseal("deliveries.last_error", f"{row['id']}/{row['attempts']}", row["last_error"])
+    if row["post_error"] is not None:
+        return tx.unseal("runs.last_error", row["post_key"], row["post_error"])
+    return None
 
 
 _SELECT = (
     "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
-    "coalesce(d.tries, r.tries, 0) as delivery_tries, coalesce(d.last_error, r.last_error) as delivery_error, d.notified_at, "
+    "coalesce(d.tries, r.tries, 0) as delivery_tries, d.last_error, r.last_error as post_error, r.key as post_key, d.notified_at, "
     "coalesce(t.requests, 0) as requests, coalesce(t.input_tokens, 0) as input_tokens, "
     "coalesce(t.output_tokens, 0) as output_tokens, coalesce(t.tool_calls, 0) as tool_calls from jobs j "
     "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
@@ -134,13 +166,13 @@ _SELECT = (
 def by_id(tx: Tx, job_id: str) -> Job:
     row = tx.one(f"{_SELECT} where j.id = :id", id=job_id)
     assert row is not None, job_id
-    return Job.of(row)
+    return Job.of(tx, row)
 
 
 def find(tx: Tx, owner: str, job_id: str) -> Job | None:
     """The owner's job, or None; another's does not exist."""
     row = tx.one(f"{_SELECT} where j.id = :id and j.owner = :owner", id=job_id, owner=owner)
-    return Job.of(row) if row else None
+    return Job.of(tx, row) if row else None
 
 
 def get(tx: Tx, owner: str, job_id: str) -> Job:
@@ -154,7 +186,7 @@ def get(tx: Tx, owner: str, job_id: str) -> Job:
 def of_batch(tx: Tx, batch_id: str) -> list[Job]:
     """The jobs that are members of a batch, oldest first."""
     return [
-        Job.of(row)
+        Job.of(tx, row)
         for row in tx.q(
             f"{_SELECT} where j.id in (select job_id from members where batch_id = :batch) order by j.created_at, j.id",
             batch=batch_id,
@@ -194,14 +226,14 @@ def page(
         id=last,
         limit=limit,
     )
-    return [Job.of(row) for row in rows]
+    return [Job.of(tx, row) for row in rows]
 
 
 def of_session(tx: Tx, session: str, *, running: bool) -> list[Job]:
     """A session's jobs that have not ended, or all of them, oldest first."""
     narrow = "and j.completed_at is null" if running else ""
     return [
-        Job.of(row)
+        Job.of(tx, row)
         for row in tx.q(f"{_SELECT} where j.session = :session {narrow} order by j.created_at, j.id", session=session)
     ]
 
@@ -259,8 +291,8 @@ def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, at: i
         key=key,
         fingerprint=spec.fingerprint,
         type=spec.subagent_type,
-        description=spec.description,
-        prompt=spec.prompt,
+        description=tx.seal("jobs.description", job_id, spec.description),
+        prompt=tx.seal("jobs.prompt", job_id, spec.prompt),
         tools=json.dumps(spec.tools),
         now=at,
     )
@@ -308,6 +340,27 @@ def begin(tx: Tx, task_id: str) -> None:
         tell(tx, row["id"], "background.started")
 
 
+def parked(tx: Tx, task_id: str) -> None:
+    """The job's task waits for an answer."""
+    _moved(tx, task_id, "park")
+
+
+def answered(tx: Tx, task_id: str) -> None:
+    """The job's task goes on."""
+    _moved(tx, task_id, "answer")
+
+
+def _moved(tx: Tx, task_id: str, move: str) -> None:
+    """At work or parked: either is told as `background.started`, and the job in it says which."""
+    row = tx.one(
+        f"update jobs set status = :status where task_id = :task and status in {guard(JOB, move)} returning id",
+        status=target(JOB, move),
+        task=task_id,
+    )
+    if row:
+        tell(tx, row["id"], "background.started")
+
+
 @dataclass(frozen=True)
 class JobEnd:
     """How a job ends: `status`, and what comes with it."""
@@ -334,10 +387,10 @@ def end(tx: Tx, job_id: str, task_id: str | None, how: JobEnd) -> bool:
         task=task_id,
         status=how.status,
         reason=how.reason,
-        detail=how.detail,
+        detail=None if how.detail is None else tx.seal("jobs.detail", job_id, how.detail),
         by=how.canceled_by,
         partial=how.partial,
-        excerpt=how.excerpt,
+        excerpt=tx.seal("jobs.excerpt", job_id, how.excerpt) if how.excerpt else None,
         chars=how.report_chars,
         now=tx.now,
     )
@@ -382,7 +435,7 @@ def retry(tx: Tx, owner: str, job_id: str) -> Job:
     batches.open_batch(tx, batch_id, owner, job.session, closed=True)
     tx.x(
         "update jobs set status = 'queued', attempts = attempts + 1, batch_id = :batch, task_id = null, reason = null, "
-        "detail = null, canceled_by = null, partial = 0, excerpt = '', report_chars = 0, indexed = 0, dismissed = 0, "
+        "detail = null, canceled_by = null, partial = 0, excerpt = null, report_chars = 0, indexed = 0, dismissed = 0, erased = 0, "
         f"started_at = null, completed_at = null where id = :id and status in {guard(JOB, 'retry')}",
         id=job_id,
         batch=batch_id,

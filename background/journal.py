@@ -1,8 +1,8 @@
 """The read side: task view and journal, brought to the committed revision by the projector.
 
-Owns `revisions`, `unprojected`, `views`, `journal`. Get, streams and webhooks read only what stands here; an event is
+Owns `revisions`, `views`, `journal`, `fragments`. Get, streams and webhooks read only what stands here; an event is
 keyed (task, revision, number), so projecting twice changes nothing, and all of it can be made again from the rows.
-Content is not copied: an artifact's event names its place in the result.
+Content is not copied: an event names its place in the result, or the question or fragment of its revision.
 """
 
 import json
@@ -10,20 +10,25 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from background import questions
 from background.database import Database, Row, Tx
 from background.errors import StorageUnavailable
-from background.results import Result, read
-from background.states import TASK, ended
+from background.questions import Asked
+from background.results import Result, artifact_id, read
+from background.states import INTERRUPTED, TASK, ended
 
 log = logging.getLogger(__name__)
 
 BATCH = 64
 ENDS = ended(TASK)
+STOPS = (*ENDS, *INTERRUPTED)  # where a blocking send stops waiting
 
 
 @dataclass(frozen=True)
 class View:
-    """A task as it may be seen. `result` is there once it has ended, if it has one."""
+    """A task as it may be seen. `result` is there once it has ended, if it has one, and while it is at work if pieces of
+    it were committed; `question` while it is parked.
+    """
 
     task_id: str
     context_id: str
@@ -36,103 +41,135 @@ class View:
     detail: str | None
     folded_into: str | None
     result: Result | None
+    question: Asked | None
 
     @property
     def ended(self) -> bool:
         return self.state in ENDS
 
+    @property
+    def parked(self) -> bool:
+        return self.state in INTERRUPTED
+
 
 @dataclass(frozen=True)
 class Event:
-    """One journal entry: a state, or an artifact of the result."""
+    """One journal entry: a state, an artifact of the result, or a piece of an artifact that is not whole yet.
+
+    `append`: the piece goes behind those before it, and otherwise takes the place of whatever was there.
+    """
 
     revision: int
     number: int
     state: str
     at: int
     artifact: dict[str, Any] | None
+    question: Asked | None = None
+    whole: bool = True
+    append: bool = False
 
 
 def begin(tx: Tx, task_id: str, owner: str, session: str) -> None:
     """A task is accepted: it can be seen from its own commit on."""
-    first = {"task_id": task_id, "state": "submitted", "now": tx.now}
-    tx.x("insert into revisions values (:task_id, 1, :state, :now)", **first)
+    first = {"task_id": task_id, "now": tx.now}
+    tx.x("insert into revisions values (:task_id, 1, 'status', 'submitted', :now, 1)", **first)
     tx.x(
-        "insert into views values (:task_id, :owner, :session, 1, :state, :now)", owner=owner, session=session, **first
+        "insert into views values (:task_id, :owner, :session, 1, 'submitted', :now)",
+        owner=owner,
+        session=session,
+        **first,
     )
-    _write_events(tx, task_id, 1, "submitted", tx.now)
+    tx.x("insert into journal values (:task_id, 1, 0, 'status', 'submitted', null, :now)", **first)
 
 
-def record(tx: Tx, task_id: str, revision: int, state: str) -> None:
+def record(tx: Tx, task_id: str, revision: int, state: str, kind: str = "status") -> None:
     """A task has changed, in this transaction."""
     tx.x(
-        "insert into revisions values (:task_id, :revision, :state, :now)",
+        "insert into revisions values (:task_id, :revision, :kind, :state, :now, 0)",
         task_id=task_id,
         revision=revision,
+        kind=kind,
         state=state,
         now=tx.now,
     )
-    tx.x("insert into unprojected values (:task_id) on conflict do nothing", task_id=task_id)
     tx.ring("revisions")
 
 
-def project(tx: Tx) -> int:
-    """Bring up to `BATCH` tasks to their committed revision. Returns how many there were.
+def fragment(tx: Tx, task_id: str, revision: int, text: str) -> None:
+    """A piece of the task's unfinished answer, as the change of this revision."""
+    tx.x(
+        "insert into fragments (task_id, revision, content) values (:task, :revision, :content)",
+        task=task_id,
+        revision=revision,
+        content=tx.seal("fragments.content", f"{task_id}/{revision}", text),
+    )
+    record(tx, task_id, revision, "working", "fragment")
 
-    It rings `view:TASK` for those who watch a task, and `end:TASK` for those who wait for nothing but its end.
+
+def drop_fragments(tx: Tx, task_id: str) -> None:
+    """The answer is whole, or is begun anew: its pieces are not wanted any more."""
+    tx.x("delete from fragments where task_id = :task", task=task_id)
+
+
+def project(tx: Tx) -> int:
+    """Bring the read side up by at most `BATCH` revisions. Returns how many there were.
+
+    It rings `view:TASK` for those who watch a task, and `end:TASK` for those who wait for it to end or to be parked.
     """
-    tasks = [row["task_id"] for row in tx.q("select task_id from unprojected limit :limit", limit=BATCH)]
-    for task_id in tasks:
-        if _project(tx, task_id) in ENDS:
+    rows = tx.q(
+        "update revisions set projected = 1 where projected = 0 and (task_id, revision) in "
+        "(select task_id, revision from revisions where projected = 0 order by at, task_id, revision limit :limit) "
+        "returning task_id, revision, kind, state, at",
+        limit=BATCH,
+    )
+    if not rows:
+        return 0
+    rows.sort(key=lambda row: (row["task_id"], row["revision"]))
+    _write_events(tx, rows)
+    latest = {row["task_id"]: row for row in rows}
+    tx.x(
+        "insert into views select t.id, t.owner, t.session, json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'), json_extract(n.value, '$[3]') "
+        "from json_each(:news) n join tasks t on t.id = json_extract(n.value, '$[0]') where true on conflict (task_id) do update set "
+        "revision = excluded.revision, state = excluded.state, at = excluded.at where revision < excluded.revision",
+        news=json.dumps([(row["task_id"], row["revision"], row["state"], row["at"]) for row in latest.values()]),
+    )
+    for task_id, row in latest.items():
+        if row["state"] in STOPS:
             tx.ring(f"end:{task_id}")
         tx.ring(f"view:{task_id}")
-    return len(tasks)
+    return len(rows)
 
 
-def _project(tx: Tx, task_id: str) -> str | None:
-    """Returns the state that is shown now, None if there was nothing new."""
-    rows = tx.q(
-        "select r.revision, r.state, r.at from revisions r left join views v on v.task_id = r.task_id "
-        "where r.task_id = :task_id and r.revision > coalesce(v.revision, 0) order by r.revision",
-        task_id=task_id,
-    )
+def _write_events(tx: Tx, rows: list[Row]) -> None:
+    """The artifacts of an end come before the end itself."""
+    done = [row["task_id"] for row in rows if row["state"] == "completed"]
+    pieces = _pieces(tx, done) if done else {}
+    entries = []
     for row in rows:
-        _write_events(tx, task_id, row["revision"], row["state"], row["at"])
-    if rows:
-        tx.x(
-            "insert into views select id, owner, session, :revision, :state, :at from tasks where id = :task_id "
-            "on conflict (task_id) do update set revision = excluded.revision, state = excluded.state, at = excluded.at",
-            task_id=task_id,
-            **dict(rows[-1]),
-        )
-    tx.x("delete from unprojected where task_id = :task_id", task_id=task_id)
-    return rows[-1]["state"] if rows else None
+        count = pieces.get(row["task_id"], 0) if row["state"] == "completed" else 0
+        at = (row["task_id"], row["revision"])
+        entries += [(*at, number, "artifact", row["state"], number, row["at"]) for number in range(count)]
+        entries.append((*at, count, row["kind"], row["state"], None, row["at"]))
+    tx.x(
+        "insert into journal select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'), "
+        "json_extract(value, '$[6]') from json_each(:entries) where true on conflict do nothing",
+        entries=json.dumps(entries),
+    )
 
 
-def _write_events(tx: Tx, task_id: str, revision: int, state: str, at: int) -> None:
-    count = 0
-    if state == "completed":
-        count = (
-            tx.value("select json_array_length(artifacts) from results where task_id = :task_id", task_id=task_id) or 0
-        )
-    for number in range(count + 1):
-        tx.x(
-            "insert into journal values (:task_id, :revision, :number, :kind, :state, :artifact, :at) on conflict do nothing",
-            task_id=task_id,
-            revision=revision,
-            number=number,
-            kind="artifact" if number < count else "status",
-            state=state,
-            artifact=number if number < count else None,
-            at=at,
-        )
+def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
+    rows = tx.q(
+        "select task_id, pieces from results where task_id in (select value from json_each(:ids))",
+        ids=json.dumps(task_ids),
+    )
+    return {row["task_id"]: row["pieces"] for row in rows}
 
 
-def view(tx: Tx, owner: str, task_id: str) -> View | None:
-    """The owner's task as projected, or None; another's does not exist."""
+def view(tx: Tx, owner: str, task_id: str, *, content: bool = True) -> View | None:
+    """The owner's task as projected, or None; another's does not exist. Without `content` no artifact is read."""
     row = tx.one(
         "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.reason, t.detail, "
-        "t.folded_into from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session "
+        "t.folded_into, t.ended_at from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session "
         "where v.task_id = :task_id and v.owner = :owner",
         task_id=task_id,
         owner=owner,
@@ -140,40 +177,81 @@ def view(tx: Tx, owner: str, task_id: str) -> View | None:
     if row is None:
         return None
     over = row["state"] in ENDS
-    end = {} if over else {"reason": None, "detail": None, "folded_into": None}
-    return View(**{**dict(row), **end}, result=read(tx, task_id) if over else None)
+    shown = {name: row[name] for name in ("task_id", "revision", "state", "at", "context_id", "origin", "cause")}
+    return View(
+        **shown,
+        reason=row["reason"] if over else None,
+        detail=tx.unseal("tasks.detail", task_id, row["detail"]) if over and row["detail"] is not None else None,
+        folded_into=row["folded_into"] if over else None,
+        result=_content(tx, task_id, row) if content else None,
+        question=questions.asked_after(tx, task_id, row["revision"] - 1).get(row["revision"])
+        if row["state"] in INTERRUPTED
+        else None,
+    )
+
+
+def _content(tx: Tx, task_id: str, row: Row) -> Result | None:
+    if row["state"] in ENDS:
+        return read(tx, task_id)
+    if row["state"] == "submitted":
+        return None
+    cells = tx.q(
+        "select revision, content from fragments where task_id = :task and revision <= :revision order by revision",
+        task=task_id,
+        revision=row["revision"],
+    )
+    text = "".join(tx.unseal("fragments.content", f"{task_id}/{each['revision']}", each["content"]) for each in cells)
+    return Result([_piece(task_id, text)]) if cells else None
+
+
+def _piece(task_id: str, text: str) -> dict[str, Any]:
+    return {"artifactId": artifact_id(task_id), "parts": [{"text": text}]}
 
 
 def after(tx: Tx, task_id: str, revision: int) -> list[Event]:
-    """The task's events of later revisions than `revision`, in order, with their artifacts."""
+    """The task's events of later revisions than `revision`, in order, with their content.
+
+    A piece of an answer that is whole by now, or was begun anew, is left out: the artifact that follows has it all.
+    """
     rows = tx.q(
-        "select revision, number, state, at, artifact from journal where task_id = :task_id and revision > :revision "
-        "order by revision, number",
+        "select revision, number, kind, state, at, artifact from journal where task_id = :task_id "
+        "and revision > :revision order by revision, number",
         task_id=task_id,
         revision=revision,
     )
-    stored = tx.value("select artifacts from results where task_id = :task_id", task_id=task_id) if rows else None
-    artifacts = json.loads(stored) if stored else []
-    return [
-        Event(
-            row["revision"],
-            row["number"],
-            row["state"],
-            row["at"],
-            None if row["artifact"] is None else artifacts[row["artifact"]],
-        )
+    kinds = {row["kind"] for row in rows}
+    result = read(tx, task_id) if "artifact" in kinds else None
+    pieces = _pieces_after(tx, task_id, revision) if "fragment" in kinds else {}
+    first = tx.value("select min(revision) from fragments where task_id = :task", task=task_id) if pieces else None
+    asked = questions.asked_after(tx, task_id, revision) if any(row["state"] in INTERRUPTED for row in rows) else {}
+    found = []
+    for row in rows:
+        at = (row["revision"], row["number"], row["state"], row["at"])
+        if row["kind"] == "fragment":
+            found += [Event(*at, pieces[at[0]], whole=False, append=at[0] != first)] if at[0] in pieces else []
+        elif row["kind"] == "artifact":
+            there = result is not None and row["artifact"] < len(result.artifacts)  # not after it was scrubbed
+            found += [Event(*at, result.artifacts[row["artifact"]])] if result is not None and there else []
+        else:
+            found.append(Event(*at, None, asked.get(at[0])))
+    return found
+
+
+def _pieces_after(tx: Tx, task_id: str, revision: int) -> dict[int, dict[str, Any]]:
+    rows = tx.q(
+        "select revision, content from fragments where task_id = :task and revision > :revision",
+        task=task_id,
+        revision=revision,
+    )
+    return {
+        row["revision"]: _piece(task_id, tx.unseal("fragments.content", f"{task_id}/{row['revision']}", row["content"]))
         for row in rows
-    ]
+    }
 
 
 def behind(tx: Tx) -> Row:
     """How many tasks the read side is behind for, and since when: count, oldest_at."""
-    row = tx.one(
-        "select count(distinct u.task_id) as count, min(r.at) as oldest_at from unprojected u "
-        "join revisions r on r.task_id = u.task_id left join views v on v.task_id = u.task_id "
-        "where r.revision > coalesce(v.revision, 0)"
-    )
-    assert row is not None
+    (row,) = tx.q("select count(distinct task_id) as count, min(at) as oldest_at from revisions where projected = 0")
     return row
 
 

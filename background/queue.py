@@ -25,6 +25,7 @@ class Run:
 
     id: int
     kind: str
+    key: str
     lane: str | None
     task_id: str | None
     params: dict[str, Any]
@@ -64,6 +65,37 @@ def enqueue(
     )
     tx.ring("runs")
     return added == 1
+
+
+def park(tx: Tx, run: Run) -> bool:
+    """Set a run aside, which keeps its place at the head of its lane until an answer comes. False if the attempt is over."""
+    return (
+        tx.x(
+            f"update runs set state = 'parked', spent = {_SPENT}, worker = null, lease_until = null, leased_at = null "
+            f"where id = :id and attempt = :attempt and state in {guard(RUN, 'park')}",
+            id=run.id,
+            attempt=run.attempt,
+            now=tx.now,
+        )
+        == 1
+    )
+
+
+def go_on(tx: Tx, run_id: int, key: str) -> None:
+    """A parked run's answer is here: the next run of its task takes its place in the lane."""
+    (parked,) = tx.q(
+        "update runs set state = 'done', ended_at = :now where id = :id and state = 'parked' returning *",
+        id=run_id,
+        now=tx.now,
+    )
+    tx.x(
+        "insert into runs (kind, key, lane, task_id, params, state, due_at, spent, created_at) values "
+        "(:kind, :key, :lane, :task_id, :params, 'queued', :now, :spent, :now)",
+        key=key,
+        now=tx.now,
+        **{name: parked[name] for name in ("kind", "lane", "task_id", "params", "spent")},
+    )
+    tx.ring("runs")
 
 
 def claim(tx: Tx, worker: str, kind: str, room: int) -> list[Run]:
@@ -135,8 +167,14 @@ def progress(tx: Tx, run: Run) -> None:
 
 def tries(tx: Tx, run: Run) -> int:
     """The tries since the run's last new checkpoint, this one included. Raises `LeaseLost`."""
-    fence(tx, run)
-    return tx.value("select tries from runs where id = :id", id=run.id)
+    held = tx.value(
+        "select tries from runs where id = :id and attempt = :attempt and state = 'running'",
+        id=run.id,
+        attempt=run.attempt,
+    )
+    if held is None:
+        raise LeaseLost
+    return held
 
 
 def fence(tx: Tx, run: Run) -> None:
@@ -145,6 +183,12 @@ def fence(tx: Tx, run: Run) -> None:
         "select 1 from runs where id = :id and attempt = :attempt and state = 'running'", id=run.id, attempt=run.attempt
     ):
         raise LeaseLost
+
+
+def last_error(tx: Tx, row: Row) -> str | None:
+    """Why a run's last try failed, out of its row."""
+    cell = row["last_error"]
+    return None if cell is None else tx.unseal("runs.last_error", row["key"], cell)
 
 
 def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = None, counts: bool = True) -> bool:
@@ -158,7 +202,7 @@ def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = 
         now=tx.now,
         due_at=tx.now if due_at is None else due_at,
         back=0 if counts else 1,
-        error=error,
+        error=None if error is None else tx.seal("runs.last_error", run.key, error),
     )
     tx.ring("runs")
     return released == 1
@@ -184,8 +228,10 @@ def withdraw(tx: Tx, run_id: int, state: str) -> bool:
 
 
 def open_run_of(tx: Tx, task_id: str) -> Row | None:
-    """The unfinished run of a task, or None."""
-    return tx.one("select * from runs where task_id = :task_id and ended_at is null", task_id=task_id)
+    """The unfinished turn of a task, or None."""
+    return tx.one(
+        "select * from runs where task_id = :task_id and ended_at is null and kind in ('turn', 'job')", task_id=task_id
+    )
 
 
 def cancel_key(tx: Tx, key: str) -> bool:
@@ -215,10 +261,10 @@ def given_back(tx: Tx, kind: str, before: int) -> list[Row]:
 
 
 def depth(tx: Tx) -> list[Row]:
-    """What waits and works, a row a kind: kind, queued, waiting, running, oldest_due_at."""
+    """What waits and works, a row a kind: kind, queued, waiting, running, parked, oldest_due_at."""
     return tx.q(
         "select kind, sum(state = 'queued') as queued, sum(state = 'waiting') as waiting, "
-        "sum(state = 'running') as running, min(case when state = 'queued' then due_at end) as oldest_due_at "
+        "sum(state = 'running') as running, sum(state = 'parked') as parked, min(case when state = 'queued' then due_at end) as oldest_due_at "
         "from runs where ended_at is null group by kind order by kind"
     )
 

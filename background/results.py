@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from background.database import Tx
+from background.database import Row, Tx
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Result:
         return "\n\n".join(parts) if parts else self.partial or ""
 
 
+def artifact_id(task_id: str, number: int = 1) -> str:
+    """The id of a task's artifact, from 1 on. No other task of its context has the same (A2A 1.0, section 4.1.7)."""
+    return f"{task_id}-{number}"
+
+
 def encode(artifacts: list[dict[str, Any]]) -> str:
     """One JSON normal form. Raises `ValueError` or `TypeError` for what cannot be kept: a cycle, NaN, bytes."""
     return json.dumps(artifacts, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -29,11 +34,12 @@ def encode(artifacts: list[dict[str, Any]]) -> str:
 def record(tx: Tx, task_id: str, artifacts: list[dict[str, Any]], partial: str | None = None) -> bool:
     """Write a task's result; the first write wins, and False says that there was one."""
     added = tx.x(
-        "insert into results (task_id, artifacts, partial, created_at) values (:task_id, :artifacts, :partial, :now) "
-        "on conflict (task_id) do nothing",
+        "insert into results (task_id, artifacts, pieces, partial, created_at) "
+        "values (:task_id, :artifacts, :pieces, :partial, :now) on conflict (task_id) do nothing",
         task_id=task_id,
-        artifacts=encode(artifacts),
-        partial=partial,
+        artifacts=tx.seal("results.artifacts", task_id, encode(artifacts)),
+        pieces=len(artifacts),
+        partial=None if partial is None else tx.seal("results.partial", task_id, partial),
         now=tx.now,
     )
     return added == 1
@@ -41,5 +47,31 @@ def record(tx: Tx, task_id: str, artifacts: list[dict[str, Any]], partial: str |
 
 def read(tx: Tx, task_id: str | None) -> Result | None:
     """A task's result, or None."""
-    row = tx.one("select artifacts, partial from results where task_id = :task_id", task_id=task_id)
-    return Result(json.loads(row["artifacts"]), row["partial"]) if row else None
+    row = tx.one("select task_id, artifacts, partial from results where task_id = :task_id", task_id=task_id)
+    return None if row is None else _result(tx, row)
+
+
+def read_many(tx: Tx, task_ids: list[str]) -> dict[str, Result]:
+    """The results of these tasks, by task."""
+    rows = tx.q(
+        "select task_id, artifacts, partial from results where task_id in (select value from json_each(:ids))",
+        ids=json.dumps(task_ids),
+    )
+    return {row["task_id"]: _result(tx, row) for row in rows}
+
+
+def _result(tx: Tx, row: Row) -> Result:
+    partial = row["partial"]
+    return Result(
+        json.loads(tx.unseal("results.artifacts", row["task_id"], row["artifacts"])),
+        None if partial is None else tx.unseal("results.partial", row["task_id"], partial),
+    )
+
+
+def scrub(tx: Tx, task_id: str) -> None:
+    """The task ended with something that is not kept any more: nothing of it is."""
+    tx.x(
+        "update results set artifacts = :empty, pieces = 0, partial = null where task_id = :task_id",
+        task_id=task_id,
+        empty=tx.seal("results.artifacts", task_id, "[]"),
+    )

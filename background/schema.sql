@@ -3,6 +3,9 @@
 --   sessions ──< tasks ──< runs            a session's turns are tasks; a turn's work is a run in the one queue
 --       │          ├──── results           what the task ended with: written once, with the end itself
 --       │          ├──< checkpoints        how far the turn has come: its input, each answer, each tool's result
+--       │          ├──< questions          what it has asked its user, and waits for while it is parked
+--       │          ├──< fragments          pieces of an answer that is not finished
+--       │          ├──< webhooks           who wants to be called about it
 --       │          ├──< receipts           which message made it: (owner, message id) is taken once
 --       │          └──< revisions          each committed change of state …
 --       │                  └─ views, journal   … brought to the read side by the projector
@@ -12,11 +15,16 @@
 --              │                         work that somebody in the session waits for, and how it comes back
 --              └──< deliveries          which turn tells of an attempt's end
 --   workers                                who runs turns, and when it was last heard of
+--   seals                                  which keys have sealed cells of this file
 --
--- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled.
--- A run's: waiting (behind another in its lane) → queued → running → done | failed | canceled; running → queued on a retry.
+-- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled, and in
+-- between parked (input_required, auth_required) while it waits for an answer.
+-- A run's: waiting (behind another in its lane) → queued → running → done | failed | canceled; running → queued on a retry,
+-- running → parked with its task, and then it holds the lane until the answer comes.
 -- A job's: queued → running → completed | failed | canceled; then its delivery: pending → attached → delivered.
 -- Ends are first write wins: each is one guarded statement, and zero rows back means that another was first.
+--
+-- A blob is a sealed cell: what somebody said or a model answered is written in no other way. See sealing.py.
 
 create table migrations (
     number integer primary key,
@@ -29,7 +37,7 @@ create table sessions (
     owner text not null,
     id text not null,
     kind text not null check (kind in ('chat', 'background')),
-    title text not null default '',
+    title blob,
     unattended integer not null default 0 check (unattended >= 0),  -- turns in a row that Outrider began by itself
     created_at integer not null,
     updated_at integer not null,
@@ -44,9 +52,12 @@ create table tasks (
     profile text not null,
     origin text not null check (origin in ('user', 'background', 'background-resume')),
     cause text,                                 -- the job (background), or the job or batch (background-resume) behind it
-    state text not null check (state in ('submitted', 'working', 'completed', 'failed', 'canceled')),
+    state text not null check (
+        state in ('submitted', 'working', 'input_required', 'auth_required', 'completed', 'failed', 'canceled')
+    ),
+    ceiling text not null default 'full' check (ceiling in ('full', 'redacted', 'metadata', 'none')),
     reason text,                                -- why it failed, in the words of the contract
-    detail text,                                -- the same for people
+    detail blob,                                -- the same for people
     folded_into text,                           -- the running turn that took up this nudge
     revision integer not null default 1 check (revision > 0),
     requests integer not null default 0,
@@ -56,11 +67,12 @@ create table tasks (
     created_at integer not null,
     started_at integer,
     ended_at integer,
-    check ((ended_at is null) = (state in ('submitted', 'working'))),
+    check ((ended_at is null) = (state in ('submitted', 'working', 'input_required', 'auth_required'))),
     check ((reason is null) or (state = 'failed'))
 );
-create index tasks_open on tasks (owner) where ended_at is null;
+create index tasks_open on tasks (owner, profile) where ended_at is null;
 create index tasks_of_session on tasks (session, created_at);
+create index tasks_ended on tasks (profile, ended_at) where ended_at is not null;
 
 create table receipts (
     owner text not null,
@@ -69,38 +81,79 @@ create table receipts (
     task_id text not null references tasks (id),
     primary key (owner, message_id)
 ) without rowid;
+create index receipts_of_task on receipts (task_id);
 
 create table revisions (
     task_id text not null references tasks (id),
     revision integer not null,
+    kind text not null default 'status' check (kind in ('status', 'fragment')),
     state text not null,
     at integer not null,
+    projected integer not null default 0 check (projected in (0, 1)),
     primary key (task_id, revision)
 ) without rowid;
+create index revisions_to_project on revisions (at, task_id, revision) where projected = 0;
 
 create table results (
     task_id text primary key references tasks (id),
-    artifacts text not null,                    -- a JSON list of protocol artifacts; [] is "ended with nothing", not "lost"
-    partial text,                               -- what text there was when the run failed
+    artifacts blob not null,                    -- a JSON list of protocol artifacts; [] is "ended with nothing", not "lost"
+    pieces integer not null,                    -- how many they are
+    partial blob,                               -- what text there was when the run failed
     created_at integer not null
 ) without rowid;
 
 create table checkpoints (
     task_id text not null references tasks (id),
-    name text not null,                         -- input, model:N, tool:N:CALL_ID, fold:N:NUDGE; after the end: transcript
-    content text not null,
+    name text not null,                         -- input, model:N, tool:N:CALL_ID, answer:KEY, fold:N:NUDGE; after the end: transcript
+    content blob not null,
     created_at integer not null,
     primary key (task_id, name)
 ) without rowid;
 
+create table questions (
+    task_id text not null references tasks (id),
+    revision integer not null,                  -- the one at which it was asked
+    kind text not null check (kind in ('question', 'form', 'approval', 'auth')),
+    key text not null,                          -- the step that waits for it
+    digest text not null,
+    content blob not null,                      -- JSON: text, detail, schema
+    run_id integer not null,                    -- the parked run
+    asked_at integer not null,
+    deadline integer,
+    answered_at integer,
+    primary key (task_id, revision)
+) without rowid;
+create unique index questions_open on questions (task_id) where answered_at is null;
+
+create table fragments (
+    task_id text not null references tasks (id),
+    revision integer not null,
+    content blob not null,
+    primary key (task_id, revision)
+) without rowid;
+
+create table webhooks (
+    id text not null,
+    task_id text not null references tasks (id),
+    owner text not null,
+    url blob not null,
+    token blob,
+    scheme blob,
+    credentials blob,
+    created_at integer not null,
+    primary key (task_id, id)
+) without rowid;
+
 create table runs (
     id integer primary key autoincrement,       -- the order of arrival
-    kind text not null check (kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join')),
+    kind text not null check (
+        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'tighten')
+    ),
     key text not null unique,                   -- enqueueing twice is once
     lane text,                                  -- one at a time, oldest first
     task_id text references tasks (id),
     params text not null default '{}',
-    state text not null check (state in ('waiting', 'queued', 'running', 'done', 'failed', 'canceled')),
+    state text not null check (state in ('waiting', 'queued', 'running', 'parked', 'done', 'failed', 'canceled')),
     due_at integer not null,
     attempt integer not null default 0,         -- the fence: who holds an older one may not write
     tries integer not null default 0,           -- claims since the last new checkpoint
@@ -108,32 +161,38 @@ create table runs (
     worker text,
     leased_at integer,
     lease_until integer,
-    last_error text,
+    last_error blob,
     created_at integer not null,
     ended_at integer,
-    check ((ended_at is null) = (state in ('waiting', 'queued', 'running'))),
+    check ((ended_at is null) = (state in ('waiting', 'queued', 'running', 'parked'))),
     check ((lease_until is not null) = (state = 'running')),
     check ((worker is not null) = (state = 'running'))
 );
 create index runs_due on runs (kind, due_at, id) where state = 'queued';
 create index runs_leased on runs (lease_until) where state = 'running';
 create index runs_lane on runs (lane, id) where ended_at is null;
-create unique index runs_lane_head on runs (lane) where state in ('queued', 'running');
-create unique index runs_open_of_task on runs (task_id) where ended_at is null;
+create unique index runs_lane_head on runs (lane) where state in ('queued', 'running', 'parked');
+create unique index runs_turn_of_task on runs (task_id) where ended_at is null and kind in ('turn', 'job');
+create index runs_of_task on runs (task_id) where task_id is not null;
+create index runs_ended on runs (kind, ended_at) where ended_at is not null;
 
 create table messages (
     id integer primary key autoincrement,
+    uid text not null,                          -- names the row to its seals
     session text not null references sessions (uid),
     task_id text references tasks (id),
     role text not null check (role in ('user', 'agent')),
     kind text not null check (kind in ('user', 'agent', 'notification', 'nudge', 'notice')),
-    text text not null,                         -- empty for an agent's answer, which is read from its result
-    content text,                               -- the protocol message as it was sent
+    text blob,                                  -- none for an agent's answer, which is read from its result
+    content blob,                               -- the protocol message as it was sent
+    chars integer not null default 0,           -- how long the text is
+    waits integer not null default 0 check (waits in (0, 1)),  -- sent to a task at work, and not yet taken up by it
     job_ids text not null default '[]',
     created_at integer not null
 );
 create index messages_of_session on messages (session, id);
 create index messages_of_task on messages (task_id, id);
+create index messages_waiting on messages (task_id, id) where waits = 1;
 
 create table batches (
     id text primary key,                        -- the turn that sent the jobs out, or its own
@@ -144,6 +203,7 @@ create table batches (
     closed_at integer,
     created_at integer not null
 );
+create index batches_of_session on batches (session);
 
 create table jobs (
     id text primary key,
@@ -153,25 +213,26 @@ create table jobs (
     key text not null,                          -- the caller's, or the step that spawned it
     fingerprint text not null,
     subagent_type text not null,
-    description text not null,
-    prompt text not null,
+    description blob not null,
+    prompt blob not null,
     tools text not null,                        -- a JSON list, fixed at spawn
     attempts integer not null default 1,
     task_id text references tasks (id),
-    status text not null check (status in ('queued', 'running', 'completed', 'failed', 'canceled')),
+    status text not null check (status in ('queued', 'running', 'input_required', 'completed', 'failed', 'canceled')),
     reason text,
-    detail text,
+    detail blob,
     canceled_by text check (canceled_by in ('user', 'agent', 'plugin')),
     partial integer not null default 0 check (partial in (0, 1)),
-    excerpt text not null default '',
+    excerpt blob,
     report_chars integer not null default 0,
     indexed integer not null default 0 check (indexed in (0, 1)),
     dismissed integer not null default 0 check (dismissed in (0, 1)),
+    erased integer not null default 0 check (erased in (0, 1)),  -- its report was erased and nothing else
     created_at integer not null,
     started_at integer,
     completed_at integer,
     unique (owner, key),
-    check ((completed_at is null) = (status in ('queued', 'running'))),
+    check ((completed_at is null) = (status in ('queued', 'running', 'input_required'))),
     check ((canceled_by is null) or (status = 'canceled')),
     check ((reason is null) or (status = 'failed'))
 );
@@ -180,6 +241,7 @@ create index jobs_of_session on jobs (session, created_at desc, id desc);
 create index jobs_by_status on jobs (owner, status, created_at desc, id desc);
 create index jobs_queued on jobs (owner) where status = 'queued';
 create index jobs_task on jobs (task_id);
+create index jobs_of_batch on jobs (batch_id);
 
 create table deliveries (
     job_id text not null references jobs (id),
@@ -189,7 +251,7 @@ create table deliveries (
     task_id text references tasks (id),         -- the turn it is attached to, or was delivered by
     tries integer not null default 0,           -- posts and turns that failed
     failed_turns integer not null default 0,
-    last_error text,
+    last_error blob,
     ready_at integer,                           -- its report run is done: it may be told
     notified_at integer,
     ended_at integer not null,
@@ -199,6 +261,7 @@ create table deliveries (
 ) without rowid;
 create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';
 create index deliveries_of_task on deliveries (task_id) where task_id is not null;
+create index deliveries_of_session on deliveries (session);
 
 create table members (
     batch_id text not null references batches (id),
@@ -219,6 +282,7 @@ create table joins (
     at integer not null,
     primary key (batch_id, generation)
 ) without rowid;
+create index joins_of_task on joins (task_id) where task_id is not null;
 
 create table views (
     task_id text primary key references tasks (id),
@@ -233,26 +297,25 @@ create table journal (
     task_id text not null references tasks (id),
     revision integer not null,
     number integer not null,
-    kind text not null check (kind in ('status', 'artifact')),
+    kind text not null check (kind in ('status', 'artifact', 'fragment')),
     state text not null,
     artifact integer,                           -- its place in the result
     at integer not null,
     primary key (task_id, revision, number)
 ) without rowid;
 
-create table unprojected (
-    task_id text primary key references tasks (id)
-) without rowid;
-
 create table events (
     id integer primary key autoincrement,
+    uid text not null,                          -- names the row to its seal
     owner text not null,
     session text not null references sessions (uid),
     name text not null,
-    data text not null,
+    data blob not null,
     created_at integer not null
 );
 create index events_of_owner on events (owner, id);
+create index events_of_session on events (session, id);
+create index events_by_age on events (created_at);
 
 create table workers (
     id text primary key,
@@ -262,3 +325,9 @@ create table workers (
     beat_at integer not null,
     swept_at integer not null
 );
+
+create table seals (
+    key_id text primary key,
+    mark blob not null,                         -- a known text, sealed: whoever holds the key can read it
+    created_at integer not null
+) without rowid;

@@ -25,7 +25,6 @@ class Session:
     owner: str
     id: str
     kind: str
-    title: str
     unattended: int
     created_at: int
     updated_at: int
@@ -33,6 +32,15 @@ class Session:
     @classmethod
     def of(cls, row: Row) -> "Session":
         return cls(**{name: row[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A session as it stands in a list; `running`: how many of its turns are at work, wait, or are parked."""
+
+    session: Session
+    title: str
+    running: int
 
 
 def find(tx: Tx, owner: str, session_id: str) -> Session | None:
@@ -75,45 +83,62 @@ def open_session(tx: Tx, owner: str, session_id: str, kind: str = "chat") -> Ses
     return Session.of(row)
 
 
-def page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list[Row]:
-    """The owner's chats, the latest first, with `running`: how many turns are at work or wait."""
+_LISTED = "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running from sessions s"
+
+
+def page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list[Listed]:
+    """The owner's chats, the latest first."""
     at, uid = before or (1 << 62, "")
-    return tx.q(
-        "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running "
-        "from sessions s where owner = :owner and kind = 'chat' "
+    rows = tx.q(
+        f"{_LISTED} where owner = :owner and kind = 'chat' "
         "and (updated_at < :at or (updated_at = :at and uid > :uid)) order by updated_at desc, uid limit :limit",
         owner=owner,
         at=at,
         uid=uid,
         limit=limit,
     )
+    return [_listed(tx, row) for row in rows]
 
 
-def with_running(tx: Tx, session: Session) -> Row:
+def with_running(tx: Tx, session: Session) -> Listed:
     """One session as `page` lists them."""
-    row = tx.one(
-        "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running "
-        "from sessions s where uid = :uid",
-        uid=session.uid,
-    )
-    assert row is not None
-    return row
+    (row,) = tx.q(f"{_LISTED} where uid = :uid", uid=session.uid)
+    return _listed(tx, row)
+
+
+def _listed(tx: Tx, row: Row) -> Listed:
+    cell = row["title"]
+    title = "" if cell is None else tx.unseal("sessions.title", row["uid"], cell)
+    return Listed(Session.of(row), title, row["running"])
 
 
 def heard_from_user(tx: Tx, session: Session, text: str) -> None:
     """The user has spoken: the count of unattended turns begins anew, and the first words make the title."""
     tx.x(
-        "update sessions set unattended = 0, updated_at = :now, title = case when title = '' then :title else title end "
-        "where uid = :uid",
+        "update sessions set unattended = 0, updated_at = :now, title = coalesce(title, :title) where uid = :uid",
         uid=session.uid,
         now=tx.now,
-        title=clip(text, TITLE_CHARS),
+        title=tx.seal("sessions.title", session.uid, clip(text, TITLE_CHARS)) if text.strip() else None,
     )
 
 
 def began_unattended(tx: Tx, uid: str) -> None:
     """Outrider has begun a turn here by itself."""
     tx.x("update sessions set unattended = unattended + 1, updated_at = :now where uid = :uid", uid=uid, now=tx.now)
+
+
+@dataclass(frozen=True)
+class Message:
+    """An entry of a log, with its task's end. `text` of an agent's answer is empty: it is the task's result."""
+
+    id: int
+    session: str
+    task_id: str | None
+    role: str
+    kind: str
+    text: str
+    job_ids: tuple[str, ...]
+    created_at: int
 
 
 def log(
@@ -125,70 +150,93 @@ def log(
     task_id: str | None = None,
     content: dict[str, Any] | None = None,
     job_ids: tuple[str, ...] = (),
+    waits: bool = False,
 ) -> int:
-    """Add to a session's log. `kind`: user, agent, notification, nudge, notice. Returns the entry's number."""
+    """Add to a session's log. `kind`: user, agent, notification, nudge, notice. Returns the entry's number.
+
+    `waits` for a message to a task at work, until that has taken it up.
+    """
+    uid = secrets.token_hex(8)
+    row = f"{session}/{uid}"
+    said = None if content is None else json.dumps(content, ensure_ascii=False)
     return tx.value(
-        "insert into messages (session, task_id, role, kind, text, content, job_ids, created_at) "
-        "values (:session, :task_id, :role, :kind, :text, :content, :job_ids, :now) returning id",
+        "insert into messages (uid, session, task_id, role, kind, text, content, chars, waits, job_ids, created_at) values "
+        "(:uid, :session, :task_id, :role, :kind, :text, :content, :chars, :waits, :job_ids, :now) returning id",
+        uid=uid,
         session=session,
         task_id=task_id,
         role="agent" if kind in ("agent", "notice") else "user",
         kind=kind,
-        text=text,
-        content=None if content is None else json.dumps(content, ensure_ascii=False),
-        job_ids=json.dumps(job_ids),
+        text=tx.seal("messages.text", row, text) if text else None,
+        content=None if said is None else tx.seal("messages.content", row, said),
+        chars=len(text),
+        waits=waits,
+        job_ids=json.dumps(job_ids) if job_ids else "[]",
         now=tx.now,
     )
 
 
-def messages(tx: Tx, session: str, limit: int, before: int | None) -> list[Row]:
-    """The newest `limit` entries of a log before number `before`, in order, each with its task's end."""
+def _text(tx: Tx, row: Row) -> str:
+    cell = row["text"]
+    return "" if cell is None else tx.unseal("messages.text", f"{row['session']}/{row['uid']}", cell)
+
+
+def _content(tx: Tx, row: Row) -> dict[str, Any]:
+    return json.loads(tx.unseal("messages.content", f"{row['session']}/{row['uid']}", row["content"]))
+
+
+def _message(tx: Tx, row: Row) -> Message:
+    plain = {name: row[name] for name in ("id", "session", "task_id", "role", "kind", "created_at")}
+    return Message(**plain, text=_text(tx, row), job_ids=tuple(json.loads(row["job_ids"])))
+
+
+def messages(tx: Tx, session: str, limit: int, before: int | None) -> list[Message]:
+    """The newest `limit` entries of a log before number `before`, in order."""
     rows = tx.q(
-        "select m.*, t.state, t.reason, t.detail, r.artifacts, r.partial from messages m "
-        "left join tasks t on t.id = m.task_id left join results r on r.task_id = m.task_id and m.kind = 'agent' "
-        "where m.session = :session and m.id < :before order by m.id desc limit :limit",
+        "select * from messages where session = :session and id < :before order by id desc limit :limit",
         session=session,
         before=before or 1 << 62,
         limit=limit,
     )
-    return rows[::-1]
+    return [_message(tx, row) for row in reversed(rows)]
 
 
 def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
-    """The protocol messages that a client sent to a task, in order; the last `limit` of them."""
+    """The protocol messages of a task, in order; the last `limit` of them."""
     rows = tx.q(
-        "select content from messages where task_id = :task_id and content is not null order by id desc limit :limit",
+        "select * from messages where task_id = :task_id and content is not null order by id desc limit :limit",
         task_id=task_id,
         limit=-1 if limit is None else limit,
     )
-    return [json.loads(row["content"]) for row in reversed(rows)]
+    return [_content(tx, row) for row in reversed(rows)]
 
 
-def text_of(tx: Tx, task_id: str) -> str:
-    """The text of the message that made a task."""
-    return (
-        tx.value(
-            "select text from messages where task_id = :task and content is not null order by id limit 1", task=task_id
-        )
-        or ""
+def opening(tx: Tx, task_id: str) -> tuple[str, dict[str, Any]]:
+    """The message that made a task: its text, and the protocol's message. Empty where it was scrubbed."""
+    row = tx.one(
+        "select * from messages where task_id = :task and content is not null order by id limit 1", task=task_id
     )
+    return ("", {}) if row is None else (_text(tx, row), _content(tx, row))
 
 
 def noted_since_user(tx: Tx, session: str, text: str) -> bool:
     """Whether this very notice stands in the log since the user's last word."""
-    return bool(
-        tx.one(
-            "select 1 from messages where session = :session and kind = 'notice' and text = :text and id > "
-            "(select coalesce(max(id), 0) from messages where session = :session and kind = 'user')",
-            session=session,
-            text=text,
-        )
+    rows = tx.q(
+        "select * from messages where session = :session and kind = 'notice' and id > "
+        "(select coalesce(max(id), 0) from messages where session = :session and kind = 'user')",
+        session=session,
     )
+    return any(_text(tx, row) == text for row in rows)
 
 
 def notified_chars(tx: Tx, task_id: str) -> int:
     """How many characters of notifications a turn has been given so far."""
     return tx.value(
-        "select coalesce(sum(length(text)), 0) from messages where task_id = :task and kind = 'notification'",
+        "select coalesce(sum(chars), 0) from messages where task_id = :task and kind = 'notification'",
         task=task_id,
     )
+
+
+def scrub(tx: Tx, task_id: str) -> None:
+    """Nothing of what was said in a task is kept; that something was said, and when, stays."""
+    tx.x("update messages set text = null, content = null, chars = 0 where task_id = :task", task=task_id)

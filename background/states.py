@@ -8,7 +8,15 @@ Machine = dict[str, dict[str, str]]
 
 TASK: Machine = {
     "submitted": {"begin": "working", "cancel": "canceled", "fail": "failed", "fold": "completed"},
-    "working": {"complete": "completed", "fail": "failed", "cancel": "canceled"},
+    "working": {
+        "complete": "completed",
+        "fail": "failed",
+        "cancel": "canceled",
+        "park": "input_required",
+        "authenticate": "auth_required",
+    },
+    "input_required": {"answer": "working", "fail": "failed", "cancel": "canceled"},
+    "auth_required": {"answer": "working", "fail": "failed", "cancel": "canceled"},
     "completed": {},
     "failed": {},
     "canceled": {},
@@ -17,7 +25,8 @@ TASK: Machine = {
 RUN: Machine = {
     "waiting": {"promote": "queued", "finish": "done", "fail": "failed", "cancel": "canceled"},
     "queued": {"claim": "running", "finish": "done", "fail": "failed", "cancel": "canceled"},
-    "running": {"release": "queued", "finish": "done", "fail": "failed", "cancel": "canceled"},
+    "running": {"release": "queued", "park": "parked", "finish": "done", "fail": "failed", "cancel": "canceled"},
+    "parked": {"finish": "done", "fail": "failed", "cancel": "canceled"},
     "done": {},
     "failed": {},
     "canceled": {},
@@ -25,7 +34,8 @@ RUN: Machine = {
 
 JOB: Machine = {
     "queued": {"begin": "running", "fail": "failed", "cancel": "canceled"},
-    "running": {"complete": "completed", "fail": "failed", "cancel": "canceled"},
+    "running": {"complete": "completed", "fail": "failed", "cancel": "canceled", "park": "input_required"},
+    "input_required": {"answer": "running", "fail": "failed", "cancel": "canceled"},
     "completed": {"retry": "queued"},
     "failed": {"retry": "queued"},
     "canceled": {"retry": "queued"},
@@ -43,10 +53,13 @@ TASK_ENDS = {"completed": "done", "failed": "failed", "canceled": "canceled"}
 A2A = {
     "submitted": "TASK_STATE_SUBMITTED",
     "working": "TASK_STATE_WORKING",
+    "input_required": "TASK_STATE_INPUT_REQUIRED",
+    "auth_required": "TASK_STATE_AUTH_REQUIRED",
     "completed": "TASK_STATE_COMPLETED",
     "failed": "TASK_STATE_FAILED",
     "canceled": "TASK_STATE_CANCELED",
 }
+INTERRUPTED = ("input_required", "auth_required")  # parked: the task waits for an answer
 MOVE_TO = {"completed": "complete", "failed": "fail", "canceled": "cancel"}
 
 

@@ -3,17 +3,21 @@
 Acceptance is one transaction, or nothing; it never runs anything. How a task ends stands in `terminal.py`.
 """
 
+import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from background import events, jobs, journal, queue, sessions
+from background import ceilings, events, jobs, journal, questions, queue, sessions
 from background.database import Row, Tx
 from background.errors import Fault, not_found
+from background.questions import Answer, Asked, Question
 from background.queue import Run
-from background.states import TASK, guard, target
+from background.sessions import Session
+from background.states import INTERRUPTED, TASK, guard, target
 
 NO_WORKER = "No worker is live, so nothing would run; nothing was stored."
+NOT_STORABLE = "The answer level of this profile keeps no result, so nothing is begun; nothing was stored."
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Incoming:
-    """A message to be accepted. `origin` and `cause` come from the sender's credential, never from the message."""
+    """A message to be accepted. `origin` and `cause` come from the sender's credential, never from the message.
+
+    `ceiling` is the level that installation and profile allow; `max_open` the profile's own limit of open tasks. For an
+    answer: `data` is its first data part, `question` the digest of the question that it was made for, if it says so.
+    """
 
     owner: str
     session_id: str
@@ -40,6 +48,10 @@ class Incoming:
     origin: str = "user"
     cause: str | None = None
     task_id: str | None = None
+    ceiling: str = "full"
+    max_open: int | None = None
+    data: Any = None
+    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,15 +64,18 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Task:
-    """A task's row."""
+    """A task's row, with its session's id and kind."""
 
     id: str
     owner: str
     session: str
+    session_id: str
     profile: str
     origin: str
     cause: str | None
     state: str
+    ceiling: str
+    revision: int
     created_at: int
     started_at: int | None
 
@@ -69,33 +84,60 @@ class Task:
         return cls(**{name: row[name] for name in cls.__dataclass_fields__})
 
 
+_SELECT = "select t.*, s.id as session_id from tasks t join sessions s on s.uid = t.session"
+_RETURNING = "returning *, (select id from sessions where uid = tasks.session) as session_id"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What acceptance has to know before it decides, read at once."""
+
+    fingerprint: str | None
+    made: str | None
+    heard_at: int | None
+    session: Session | None
+
+
 def accept(tx: Tx, message: Incoming) -> Accepted:
     """Take a message in: receipt, session if new, task, log, run. Raises faults, and then nothing is stored.
 
-    Reasons: `MESSAGE_ID_REUSED`, `WORKER_UNAVAILABLE`, `OPEN_TASKS_LIMIT_REACHED`.
+    A message to a parked task is its answer. Reasons: `MESSAGE_ID_REUSED`, `WORKER_UNAVAILABLE`,
+    `OPEN_TASKS_LIMIT_REACHED`, `RESULT_NOT_STORABLE`.
     """
-    known = _receipt(tx, message)
-    if known:
-        return known
+    known = _look(tx, message)
+    if known.made is not None:
+        if known.fingerprint != message.fingerprint:
+            raise Fault("invalid", "This message id was used for another message.", reason="MESSAGE_ID_REUSED")
+        return Accepted(known.made, new=False)
     if message.task_id is not None:
-        _refuse_reply(tx, message)
-    require_worker(tx)
+        return _accept_reply(tx, message, known)
+    if not ceilings.can_keep(message.ceiling):
+        raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=message.ceiling)
+    _require_heard(tx, known.heard_at)
     if message.origin == "user":
-        _check_open_tasks(tx, message.owner)
-    return Accepted(_create(tx, message), new=True)
+        _check_open_tasks(tx, message)
+    return Accepted(_create(tx, _kept(tx, message, message.ceiling), known.session), new=True)
 
 
-def _receipt(tx: Tx, message: Incoming) -> Accepted | None:
-    row = tx.one(
-        "select fingerprint, task_id from receipts where owner = :owner and message_id = :id",
+def _look(tx: Tx, message: Incoming) -> _Known:
+    (row,) = tx.q(
+        "select r.fingerprint, r.task_id as made, s.*, (select max(max(beat_at, swept_at)) from workers) as heard_at "
+        "from (select 1) left join receipts r on r.owner = :owner and r.message_id = :message "
+        "left join sessions s on s.owner = :owner and s.id = :session",
         owner=message.owner,
-        id=message.message_id,
+        message=message.message_id,
+        session=message.session_id,
     )
-    if row is None:
-        return None
-    if row["fingerprint"] != message.fingerprint:
-        raise Fault("invalid", "This message id was used for another message.", reason="MESSAGE_ID_REUSED")
-    return Accepted(row["task_id"], new=False)
+    session = None if row["uid"] is None else Session.of(row)
+    return _Known(row["fingerprint"], row["made"], row["heard_at"], session)
+
+
+def _kept(tx: Tx, message: Incoming, level: str) -> Incoming:
+    """The message as its level allows it to be stored."""
+    if level == "full":
+        return message
+    content = ceilings.keep_json(level, message.content, tx.redact)
+    return replace(message, text=ceilings.keep(level, message.text, tx.redact), content=content)
 
 
 def made_by(tx: Tx, owner: str, message_id: str) -> str | None:
@@ -105,58 +147,54 @@ def made_by(tx: Tx, owner: str, message_id: str) -> str | None:
     )
 
 
-def _refuse_reply(tx: Tx, message: Incoming) -> None:
-    """A message to a task: unknown, ended, or one that takes none."""
-    task = find(tx, message.owner, message.task_id or "")
-    if task is None:
-        raise not_found("task")
-    state = "has ended" if task.state in journal.ENDS else "takes no further message while it runs"
-    raise Fault("refused", f"This task {state}; send the message without a task id.", task=task.id)
-
-
 def require_worker(tx: Tx) -> None:
     """Raises an `unavailable` fault unless a worker was heard from within its time."""
-    last = tx.value("select max(max(beat_at, swept_at)) from workers")
-    if last is None or tx.now - last > tx.limits.worker_ttl:
+    _require_heard(tx, tx.value("select max(max(beat_at, swept_at)) from workers"))
+
+
+def _require_heard(tx: Tx, heard_at: int | None) -> None:
+    if heard_at is None or tx.now - heard_at > tx.limits.worker_ttl:
         raise Fault("unavailable", NO_WORKER, reason="WORKER_UNAVAILABLE")
 
 
-def _check_open_tasks(tx: Tx, owner: str) -> None:
-    open_tasks = tx.value(
-        "select count(*) from tasks where owner = :owner and ended_at is null and origin = 'user'",
-        owner=owner,
+def _check_open_tasks(tx: Tx, message: Incoming) -> None:
+    (row,) = tx.q(
+        "select count(*) as every, coalesce(sum(profile = :profile), 0) as same from tasks "
+        "where owner = :owner and ended_at is null and origin = 'user'",
+        owner=message.owner,
+        profile=message.profile,
     )
-    if open_tasks >= tx.limits.max_open_tasks:
-        raise Fault(
-            "unavailable",
-            f"You have {open_tasks} unfinished tasks, and no more than {tx.limits.max_open_tasks} are allowed.",
-            reason="OPEN_TASKS_LIMIT_REACHED",
-            limit="OUTRIDER_MAX_OPEN_TASKS_PER_USER",
+    bounds = [(row["every"], tx.limits.max_open_tasks, "OUTRIDER_MAX_OPEN_TASKS_PER_USER", "tasks")]
+    if message.max_open is not None:
+        name = message.profile
+        bounds.append(
+            (row["same"], message.max_open, f"profiles.{name}.max_open_tasks", f"tasks of the profile {name}")
         )
+    for there, most, limit, what in bounds:
+        if there >= most:
+            told = f"You have {there} unfinished {what}, and no more than {most} are allowed."
+            raise Fault("unavailable", told, reason="OPEN_TASKS_LIMIT_REACHED", limit=limit)
 
 
-def _create(tx: Tx, message: Incoming) -> str:
+def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     background = message.origin == "background"
-    session = sessions.open_session(tx, message.owner, message.session_id, "background" if background else "chat")
+    kind = "background" if background else "chat"
+    if session is None or session.kind != kind:
+        session = sessions.open_session(tx, message.owner, message.session_id, kind)
     task_id = str(uuid.uuid4())
     tx.x(
-        "insert into tasks (id, owner, session, profile, origin, cause, state, created_at) "
-        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :now)",
+        "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, created_at) "
+        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :now)",
         id=task_id,
         owner=message.owner,
         session=session.uid,
         profile=message.profile,
         origin=message.origin,
         cause=message.cause,
+        ceiling=message.ceiling,
         now=tx.now,
     )
-    tx.x(
-        "insert into receipts values (:owner, :message_id, :fingerprint, :task)",
-        owner=message.owner,
-        message_id=message.message_id,
-        fingerprint=message.fingerprint,
-        task=task_id,
-    )
+    _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"
     sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
     journal.begin(tx, task_id, message.owner, session.uid)
@@ -170,28 +208,109 @@ def _create(tx: Tx, message: Incoming) -> str:
     return task_id
 
 
+def _receive(tx: Tx, message: Incoming, task_id: str) -> None:
+    tx.x(
+        "insert into receipts values (:owner, :message_id, :fingerprint, :task)",
+        owner=message.owner,
+        message_id=message.message_id,
+        fingerprint=message.fingerprint,
+        task=task_id,
+    )
+
+
+# -- a message to a task
+
+
+def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
+    """A message to a task: the answer of a parked one. One that has ended, or is at work, takes none."""
+    task = find(tx, message.owner, message.task_id or "")
+    if task is None:
+        raise not_found("task")
+    if task.state not in INTERRUPTED:
+        state = "has ended" if task.state in journal.ENDS else "takes no further message while it runs"
+        raise Fault("refused", f"This task {state}; send the message without a task id.", task=task.id)
+    asked = questions.current(tx, task.id)
+    assert asked is not None, task.id
+    answer = questions.check(asked, message.text, message.data, message.question)
+    _require_heard(tx, known.heard_at)
+    _receive(tx, message, task.id)
+    _answer(tx, task, asked, _kept(tx, message, task.ceiling), answer)
+    return Accepted(task.id, new=True)
+
+
+def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer) -> None:
+    """The task goes on from the step that asked, as the next run in its session's lane."""
+    row = tx.one(
+        f"update tasks set state = 'working', revision = revision + 1 where id = :id and state in {guard(TASK, 'answer')} "
+        "returning revision",
+        id=task.id,
+    )
+    assert row is not None, task.id
+    questions.answered(tx, task.id, asked)
+    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content)
+    kept = replace(
+        answer,
+        text=ceilings.keep(task.ceiling, answer.text, tx.redact),
+        data=ceilings.keep_json(task.ceiling, answer.data, tx.redact),
+    )
+    _keep(tx, task.id, f"answer:{asked.key}", kept.stored)
+    journal.record(tx, task.id, row["revision"], "working")
+    queue.cancel_key(tx, f"expire:{task.id}:{asked.revision}")
+    queue.go_on(tx, asked.run_id, f"turn:{task.id}:{row['revision']}")
+    if task.origin == "background":
+        jobs.answered(tx, task.id)
+    else:
+        emit_turn(tx, task, "turn.started")
+
+
+def park(tx: Tx, run: Run, question: Question, deadline: int | None) -> tuple[Task, Asked] | None:
+    """The task of a parked run waits for an answer; None if it has ended. For `terminal.py` alone."""
+    move = "authenticate" if question.kind == "auth" else "park"
+    row = tx.one(
+        f"update tasks set state = :state, revision = revision + 1 where id = :id and state in {guard(TASK, move)} "
+        f"{_RETURNING}",
+        id=run.task_id,
+        state=target(TASK, move),
+    )
+    if row is None:
+        return None
+    task = Task.of(row)
+    kept = replace(
+        question,
+        text=ceilings.keep(task.ceiling, question.text, tx.redact),
+        detail=ceilings.keep(task.ceiling, question.detail, tx.redact),
+    )
+    asked = questions.ask(tx, task.id, task.revision, kept, run.id, deadline)
+    journal.record(tx, task.id, task.revision, task.state)
+    return task, asked
+
+
 def find(tx: Tx, owner: str, task_id: str) -> Task | None:
     """The owner's task, or None; another's does not exist."""
-    row = tx.one("select * from tasks where id = :id and owner = :owner", id=task_id, owner=owner)
+    row = tx.one(f"{_SELECT} where t.id = :id and t.owner = :owner", id=task_id, owner=owner)
     return Task.of(row) if row else None
 
 
 def by_id(tx: Tx, task_id: str) -> Task:
-    row = tx.one("select * from tasks where id = :id", id=task_id)
+    row = tx.one(f"{_SELECT} where t.id = :id", id=task_id)
     assert row is not None, task_id
     return Task.of(row)
 
 
 def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
     """The claimed run's task, now working; True if it begins, False if it goes on. Raises `LeaseLost`."""
-    queue.fence(tx, run)
     row = tx.one(
         "update tasks set state = 'working', started_at = :now, revision = revision + 1 "
-        f"where id = :id and state in {guard(TASK, 'begin')} returning *",
+        f"where id = :id and state in {guard(TASK, 'begin')} and exists "
+        f"(select 1 from runs where id = :run and attempt = :attempt and state = 'running') {_RETURNING}",
         id=run.task_id,
+        run=run.id,
+        attempt=run.attempt,
         now=tx.now,
     )
     if row is None:
+        queue.fence(tx, run)
+        journal.drop_fragments(tx, run.task_id or "")  # what is said again replaces what was said before
         return by_id(tx, run.task_id or ""), False
     task = Task.of(row)
     journal.record(tx, task.id, row["revision"], task.state)
@@ -204,27 +323,37 @@ def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
 
 def emit_turn(tx: Tx, task: Task, name: str, **more: Any) -> None:
     """A `turn.*` event of this task."""
-    data = {
-        "session": sessions.by_uid(tx, task.session).id,
-        "task_id": task.id,
-        "origin": task.origin,
-        "trigger": task.cause,
-    }
+    data = {"session": task.session_id, "task_id": task.id, "origin": task.origin, "trigger": task.cause}
     events.emit(tx, task.owner, task.session, name, {**data, **more})
+
+
+def fragment(tx: Tx, run: Run, text: str) -> None:
+    """Commit a piece of the answer, which whoever watches may read. Raises `LeaseLost`."""
+    queue.progress(tx, run)
+    row = tx.one(
+        "update tasks set revision = revision + 1 where id = :id and state = 'working' returning revision, ceiling",
+        id=run.task_id,
+    )
+    if row is not None and row["ceiling"] == "full":  # a piece cannot be masked: what is to be masked may be cut in two
+        journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
 def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None) -> None:
     """Keep how far the turn has come; the first write of a name wins, and the lease moves on. Raises `LeaseLost`."""
     queue.progress(tx, run)
-    tx.x(
-        "insert into checkpoints (task_id, name, content, created_at) values (:task, :name, :content, :now) on conflict do nothing",
-        task=run.task_id,
-        name=name,
-        content=content,
-        now=tx.now,
-    )
+    _keep(tx, run.task_id or "", name, content)
     if usage:
         spent(tx, run.task_id or "", usage)
+
+
+def _keep(tx: Tx, task_id: str, name: str, content: str) -> None:
+    tx.x(
+        "insert into checkpoints (task_id, name, content, created_at) values (:task, :name, :content, :now) on conflict do nothing",
+        task=task_id,
+        name=name,
+        content=tx.seal("checkpoints.content", f"{task_id}/{name}", content),
+        now=tx.now,
+    )
 
 
 def spent(tx: Tx, task_id: str, usage: Usage) -> None:
@@ -240,19 +369,18 @@ def spent(tx: Tx, task_id: str, usage: Usage) -> None:
 def checkpoints(tx: Tx, task_id: str) -> dict[str, str]:
     """All checkpoints of a task, by name, in order of writing."""
     rows = tx.q("select name, content from checkpoints where task_id = :task order by created_at, name", task=task_id)
-    return {row["name"]: row["content"] for row in rows}
+    return {row["name"]: _opened(tx, task_id, row["name"], row["content"]) for row in rows}
+
+
+def _opened(tx: Tx, task_id: str, name: str, cell: bytes) -> str:
+    return tx.unseal("checkpoints.content", f"{task_id}/{name}", cell)
 
 
 def keep_last_checkpoint(tx: Tx, task_id: str, transcript: str | None) -> None:
     """At the end one checkpoint stays, for whoever looks into it: the whole turn as the model saw it, or the last step."""
     if transcript is not None:
         tx.x("delete from checkpoints where task_id = :task", task=task_id)
-        tx.x(
-            "insert into checkpoints (task_id, name, content, created_at) values (:task, 'transcript', :content, :now)",
-            task=task_id,
-            content=transcript,
-            now=tx.now,
-        )
+        _keep(tx, task_id, "transcript", transcript)
         return
     tx.x(
         "delete from checkpoints where task_id = :task and name <> "
@@ -261,45 +389,111 @@ def keep_last_checkpoint(tx: Tx, task_id: str, transcript: str | None) -> None:
     )
 
 
-def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Row]:
-    """The session's ended turns before task `before`, the latest `limit`, oldest first: id, state, detail, transcript."""
+def scrub(tx: Tx, task_id: str) -> None:
+    """Nothing of how far the turn came is kept, nor of why it failed beyond its reason."""
+    tx.x("delete from checkpoints where task_id = :task", task=task_id)
+    tx.x("update tasks set detail = null where id = :task and reason is null", task=task_id)
+
+
+@dataclass(frozen=True)
+class Past:
+    """An earlier turn of a session: what its user said, and the whole turn as the model saw it, if it is kept."""
+
+    state: str
+    detail: str | None
+    transcript: str | None
+    text: str | None
+
+
+def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Past]:
+    """The session's ended turns before task `before`, the latest `limit`, oldest first."""
     rows = tx.q(
-        "select t.id, t.state, t.reason, t.detail, c.content as transcript, "
-        "(select text from messages m where m.task_id = t.id and m.kind = 'user' order by m.id limit 1) as text "
-        "from tasks t left join checkpoints c on c.task_id = t.id and c.name = 'transcript' "
+        "select t.id, t.state, t.detail, t.origin, c.content as transcript from tasks t "
+        "left join checkpoints c on c.task_id = t.id and c.name = 'transcript' "
         "where t.session = :session and t.ended_at is not null and t.folded_into is null and t.id <> :before "
         "order by t.ended_at desc, t.id desc limit :limit",
         session=session,
         before=before,
         limit=limit,
     )
-    return rows[::-1]
+    return [_past(tx, row) for row in reversed(rows)]
+
+
+def _past(tx: Tx, row: Row) -> Past:
+    task_id, transcript, detail = row["id"], row["transcript"], row["detail"]
+    return Past(
+        row["state"],
+        None if detail is None else tx.unseal("tasks.detail", task_id, detail),
+        None if transcript is None else _opened(tx, task_id, "transcript", transcript),
+        sessions.opening(tx, task_id)[0] if row["origin"] == "user" and row["state"] != "completed" else None,
+    )
 
 
 def end(
-    tx: Tx, task_id: str, move: str, *, reason: str | None, detail: str | None, folded_into: str | None = None
-) -> Row | None:
+    tx: Tx,
+    task_id: str,
+    move: str,
+    *,
+    reason: str | None,
+    detail: str | None,
+    usage: Usage | None = None,
+    folded_into: str | None = None,
+) -> Task | None:
     """The guarded statement that ends a task; None if another was first. For `terminal.py` alone."""
+    sums = "".join(f", {name} = :{name}" for name in vars(usage)) if usage else ""
     row = tx.one(
         "update tasks set state = :state, reason = :reason, detail = :detail, folded_into = :into, ended_at = :now, "
-        f"revision = revision + 1 where id = :id and state in {guard(TASK, move)} returning *",
+        f"revision = revision + 1{sums} where id = :id and state in {guard(TASK, move)} {_RETURNING}",
         id=task_id,
         state=target(TASK, move),
         reason=reason,
-        detail=detail,
+        detail=None if detail is None else tx.seal("tasks.detail", task_id, detail),
         into=folded_into,
         now=tx.now,
+        **(vars(usage) if usage else {}),
     )
-    if row is not None:
-        journal.record(tx, task_id, row["revision"], row["state"])
-    return row
+    if row is None:
+        return None
+    task = Task.of(row)
+    journal.record(tx, task_id, task.revision, task.state)
+    return task
+
+
+def ceiling_of(tx: Tx, task_id: str) -> str:
+    """The answer level that holds for a task now."""
+    return tx.value("select ceiling from tasks where id = :id", id=task_id)
+
+
+@dataclass(frozen=True)
+class End:
+    """How a task stands, and why it failed."""
+
+    state: str
+    reason: str | None
+    detail: str | None
+
+
+def ends(tx: Tx, task_ids: list[str]) -> dict[str, End]:
+    """How these tasks stand, by task."""
+    rows = tx.q(
+        "select id, state, reason, detail from tasks where id in (select value from json_each(:ids))",
+        ids=json.dumps(task_ids),
+    )
+    return {
+        row["id"]: End(
+            row["state"],
+            row["reason"],
+            None if row["detail"] is None else tx.unseal("tasks.detail", row["id"], row["detail"]),
+        )
+        for row in rows
+    }
 
 
 def waiting_nudges(tx: Tx, session: str) -> list[Task]:
     """The session's nudges that have not begun, oldest first."""
     rows = tx.q(
-        "select * from tasks where session = :session and ended_at is null and origin = 'background-resume' "
-        "and state = 'submitted' order by created_at, id",
+        f"{_SELECT} where t.session = :session and t.ended_at is null and t.origin = 'background-resume' "
+        "and t.state = 'submitted' order by t.created_at, t.id",
         session=session,
     )
     return [Task.of(row) for row in rows]
@@ -307,5 +501,5 @@ def waiting_nudges(tx: Tx, session: str) -> list[Task]:
 
 def running(tx: Tx, session: str) -> Task | None:
     """The turn that is at work in a session, or None."""
-    row = tx.one("select * from tasks where session = :session and state = 'working'", session=session)
+    row = tx.one(f"{_SELECT} where t.session = :session and t.state = 'working'", session=session)
     return Task.of(row) if row else None

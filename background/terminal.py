@@ -1,21 +1,25 @@
-"""How tasks and jobs end: settle, cancel, fold. The only roads to an end, and they are one road.
+"""How tasks and jobs end: settle, cancel, fold; and how they are parked. The only roads to an end, and they are one road.
 
 Each is a guarded statement followed, in the same commit, by all that must come of it: result, log, job, delivery,
 batch, event. False means that another was first; then nothing is written or told.
 """
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import batches, delivery, jobs, queue, results, sessions, tasks
+from background import batches, ceilings, delivery, jobs, journal, questions, queue, results, sessions, tasks
 from background.database import Tx
 from background.errors import Fault
 from background.jobs import Job, JobEnd
+from background.questions import Question
 from background.queue import Run
 from background.states import MOVE_TO, TASK_ENDS
 from background.tasks import Task, Usage
 
-CANCELED_BY_USER = "Canceled by its user."
+NOT_KEPT = "The privacy settings keep no result of this: the answer level sank while it ran."
+NO_ANSWER = "Nobody answered its question in time."
+LEAST_REVISIONS = 3  # submitted, working, ended: a task that has no more was never parked and told no pieces
 
 
 @dataclass(frozen=True)
@@ -73,28 +77,94 @@ def fail_undispatched(tx: Tx, job_id: str, reason: str, detail: str) -> bool:
 def fold(tx: Tx, nudge: Task, into: Task) -> bool:
     """End a waiting nudge whose jobs a running turn has taken up. False if it has begun or ended."""
     run = queue.open_run_of(tx, nudge.id)
-    row = tasks.end(tx, nudge.id, "fold", reason=None, detail=None, folded_into=into.id)
-    if row is None or run is None:
+    if run is None or tasks.end(tx, nudge.id, "fold", reason=None, detail=None, folded_into=into.id) is None:
         return False
     queue.withdraw(tx, run["id"], "done")
     results.record(tx, nudge.id, [])
     return True
 
 
-def _end_task(tx: Tx, task_id: str, outcome: Outcome) -> bool:
-    row = tasks.end(tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail)
-    if row is None:
+def park(tx: Tx, run: Run, question: Question, *, usage: Usage | None = None, deadline: int | None = None) -> bool:
+    """Set a run's task aside until its question is answered. False if the attempt is over.
+
+    The run keeps its place in its session's lane, so whatever else comes for the session waits behind it.
+    """
+    if not queue.park(tx, run):
         return False
-    task = Task.of(row)
+    parked = tasks.park(tx, run, question, deadline)
+    assert parked is not None, run.task_id  # a task ends by its run alone, and that was still this attempt's
+    task, asked = parked
+    if usage:
+        tasks.spent(tx, task.id, usage)
+    told = questions.message(task.id, asked)
+    sessions.log(tx, task.session, "agent", asked.text, task_id=task.id, content=told)
+    if deadline is not None:
+        expiry = {"task": task.id, "revision": asked.revision}
+        queue.enqueue(tx, "expire", f"expire:{task.id}:{asked.revision}", params=expiry, due_at=deadline)
+    if task.origin == "background":
+        jobs.parked(tx, task.id)
+    else:
+        tasks.emit_turn(tx, task, "turn.finished", state=task.state, reason=None)
+    return True
+
+
+def expire(tx: Tx, task_id: str, revision: int) -> bool:
+    """Nobody has answered this question in time: its task fails. False if it was answered, or the task has ended."""
+    asked = questions.current(tx, task_id)
+    if asked is None or asked.revision != revision:
+        return False
+    return settle_expired(tx, asked.run_id, task_id, Outcome("failed", reason="TIMED_OUT", detail=NO_ANSWER))
+
+
+def _end_task(tx: Tx, task_id: str, outcome: Outcome) -> bool:
+    level = tasks.ceiling_of(tx, task_id)
+    outcome = kept(outcome, level, tx.redact)
+    task = tasks.end(
+        tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail, usage=outcome.usage
+    )
+    if task is None:
+        return False
     results.record(tx, task_id, outcome.artifacts, outcome.partial)
     tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
-    if outcome.usage:
-        tasks.spent(tx, task_id, outcome.usage)
+    if task.revision > LEAST_REVISIONS:
+        questions.close(tx, task_id)
+        journal.drop_fragments(tx, task_id)
+    if not ceilings.can_keep(level):
+        scrub(tx, task_id)
     if task.origin == "background":
         _end_job(tx, task, outcome)
     else:
         _end_turn(tx, task, outcome)
     return True
+
+
+def kept(outcome: Outcome, level: str, redact: ceilings.Redact) -> Outcome:
+    """What may be kept of an end at this level: of a result that may not be kept, only that there was one."""
+    if level == "full":
+        return outcome
+    if not ceilings.can_keep(level):
+        bare = Outcome(outcome.state, usage=outcome.usage, canceled_by=outcome.canceled_by, detail=outcome.detail)
+        if outcome.state == "canceled":
+            return bare
+        return replace(bare, state="failed", reason="RESULT_NOT_KEPT", detail=NOT_KEPT)
+    transcript = outcome.transcript and json.loads(outcome.transcript)
+    return replace(
+        outcome,
+        artifacts=ceilings.keep_json(level, outcome.artifacts, redact),
+        partial=outcome.partial and ceilings.keep(level, outcome.partial, redact),
+        detail=outcome.detail and ceilings.keep(level, outcome.detail, redact),
+        excerpt=ceilings.keep(level, outcome.excerpt, redact),
+        transcript=transcript and json.dumps(ceilings.keep_json(level, transcript, redact), ensure_ascii=False),
+    )
+
+
+def scrub(tx: Tx, task_id: str) -> None:
+    """Nothing of what was said or answered in this task is kept here. State, reason and times stay."""
+    results.scrub(tx, task_id)
+    tasks.scrub(tx, task_id)
+    sessions.scrub(tx, task_id)
+    questions.scrub(tx, task_id)
+    journal.drop_fragments(tx, task_id)
 
 
 def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:

@@ -5,7 +5,9 @@ Answers are put together from stored pieces; nothing here reads or decides.
 
 from typing import Any
 
+from background import questions
 from background.journal import Event, View
+from background.questions import Asked
 from background.states import A2A
 from background.times import rfc3339
 
@@ -14,33 +16,35 @@ Json = dict[str, Any]
 
 def task(view: View, history: list[Json] | None) -> Json:
     """A Task. `history` None leaves the field out, as `historyLength` 0 asks for."""
+    place = _place(view)
     made: Json = {
         "id": view.task_id,
         "contextId": view.context_id,
-        "status": status(view.task_id, view.context_id, view.state, view.at, view.detail),
+        "status": status(place, view.state, view.at, view.detail, view.question),
     }
-    if view.ended:
+    if view.ended or view.result:
         made["artifacts"] = view.result.artifacts if view.result else []
     if history is not None:
-        made["history"] = [{"contextId": view.context_id, "taskId": view.task_id, **message} for message in history]
+        made["history"] = [{**place, **message} for message in history]
     metadata = _metadata(view)
     if metadata:
         made["metadata"] = metadata
     return made
 
 
-def status(task_id: str, context_id: str, state: str, at: int, detail: str | None) -> Json:
-    """A TaskStatus; its time always has milliseconds (section 5.6.1)."""
+def status(place: Json, state: str, at: int, detail: str | None, asked: Asked | None) -> Json:
+    """A TaskStatus; its time always has milliseconds (section 5.6.1). A parked task's message is its question."""
     made: Json = {"state": A2A[state], "timestamp": rfc3339(at)}
-    if detail:
-        made["message"] = {
-            "messageId": f"{task_id}-{state}",
-            "contextId": context_id,
-            "taskId": task_id,
-            "role": "ROLE_AGENT",
-            "parts": [{"text": detail}],
-        }
+    if asked:
+        made["message"] = {**place, **questions.message(place["taskId"], asked)}
+    elif detail:
+        told = {"messageId": f"{place['taskId']}-{state}", "role": "ROLE_AGENT", "parts": [{"text": detail}]}
+        made["message"] = {**told, **place}
     return made
+
+
+def _place(view: View) -> Json:
+    return {"taskId": view.task_id, "contextId": view.context_id}
 
 
 def _metadata(view: View) -> Json:
@@ -51,13 +55,14 @@ def _metadata(view: View) -> Json:
 
 
 def event(view: View, entry: Event) -> Json:
-    """A StreamResponse: an artifact, or a status. `view` is the task as it is after the entry."""
-    place = {"taskId": view.task_id, "contextId": view.context_id}
+    """A StreamResponse: an artifact or a piece of one, or a status. `view` is the task as it is after the entry."""
+    place = _place(view)
     if entry.artifact is not None:
-        return {"artifactUpdate": {**place, "artifact": entry.artifact, "lastChunk": True}}
+        update = {**place, "artifact": entry.artifact}
+        return {"artifactUpdate": update | ({"append": True} if entry.append else {}) | {"lastChunk": entry.whole}}
     last = entry.revision == view.revision
-    told = status(view.task_id, view.context_id, entry.state, entry.at, view.detail if last else None)
-    update: Json = {**place, "status": told}
+    told = status(place, entry.state, entry.at, view.detail if last else None, entry.question)
+    update = {**place, "status": told}
     if last and (metadata := _metadata(view)):
         update["metadata"] = metadata
     return {"statusUpdate": update}

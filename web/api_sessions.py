@@ -1,16 +1,17 @@
 """Sessions and their log over HTTP: `/api/sessions`. A message is taken like any other, whichever way it comes."""
 
 import asyncio
-import json
 import secrets
+from typing import NamedTuple
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import jobs, sessions, tasks, terminal
-from background.database import Row, Tx
+from background import jobs, results, sessions, tasks, terminal
+from background.database import Tx
 from background.errors import Fault, not_found
 from background.results import Result
+from background.sessions import Listed, Message
 from background.tasks import Incoming
 from background.times import rfc3339
 from web.a2a_message import fingerprint
@@ -22,14 +23,14 @@ from web.paging import bad, decode_cursor, encode_cursor, flag, number
 MAX_TEXT = 1_000_000  # characters of a message
 
 
-def session_json(row: Row) -> Json:
+def session_json(listed: Listed) -> Json:
     return {
-        "id": row["id"],
-        "title": row["title"],
-        "kind": row["kind"],
-        "created_at": rfc3339(row["created_at"]),
-        "updated_at": rfc3339(row["updated_at"]),
-        "running": row["running"],
+        "id": listed.session.id,
+        "title": listed.title,
+        "kind": listed.session.kind,
+        "created_at": rfc3339(listed.session.created_at),
+        "updated_at": rfc3339(listed.session.updated_at),
+        "running": listed.running,
         "incognito": False,
     }
 
@@ -38,8 +39,8 @@ async def list_sessions(call: Call) -> Json:
     limit = number(call.query, "limit", 50, 1, 200)
     found = await call.db.read(sessions.page, call.owner, limit + 1, decode_cursor(call.query, int, str))
     page = found[:limit]
-    more = encode_cursor(page[-1]["updated_at"], page[-1]["uid"]) if len(found) > limit else ""
-    return {"sessions": [session_json(row) for row in page], "next_cursor": more}
+    more = encode_cursor(page[-1].session.updated_at, page[-1].session.uid) if len(found) > limit else ""
+    return {"sessions": [session_json(listed) for listed in page], "next_cursor": more}
 
 
 async def make_session(call: Call) -> Response:
@@ -64,36 +65,56 @@ async def list_messages(call: Call) -> Json:
     place = "cursor" if call.query.get("cursor") else "before"
     before = number(call.query, place, 0, 1, 1 << 40) or None
     html = bool(flag(call.query, "html"))
-    rows = await call.db.read(
-        lambda tx: sessions.messages(tx, sessions.get(tx, call.owner, call.id).uid, limit + 1, before)
-    )
-    page = rows[-limit:]
-    more = str(page[0]["id"]) if len(rows) > limit else ""
-    # Reading artifacts and rendering them takes its time, and nobody else should wait for it.
+    found = await call.db.read(_log, call.owner, call.id, limit + 1, before)
+    page = found[-limit:]
+    more = str(page[0].message.id) if len(found) > limit else ""
+    # Rendering takes its time, and nobody else should wait for it.
     return {"messages": await asyncio.to_thread(_all_json, page, html), "next_cursor": more}
 
 
-def _all_json(page: list[Row], html: bool) -> list[Json]:
-    return [message_json(row, html=html) for row in page]
+class Logged(NamedTuple):
+    """An entry of a log with the end of its task: `result` of an agent's answer alone."""
+
+    message: Message
+    end: tasks.End | None
+    result: Result | None
 
 
-def message_json(row: Row, *, html: bool) -> Json:
+def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list[Logged]:
+    found = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before)
+    ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
+    said = [message.task_id for message in found if message.task_id and message.kind == "agent" and not message.text]
+    answers = results.read_many(tx, said)
+    return [
+        Logged(
+            message,
+            ends.get(message.task_id or ""),
+            answers.get(message.task_id or "") if message.kind == "agent" and not message.text else None,
+        )
+        for message in found
+    ]
+
+
+def _all_json(page: list[Logged], html: bool) -> list[Json]:
+    return [message_json(logged, html=html) for logged in page]
+
+
+def message_json(logged: Logged, *, html: bool) -> Json:
     """MESSAGE; the text of an agent's answer is its task's result."""
-    said = row["text"]
-    if row["artifacts"] is not None:
-        said = Result(json.loads(row["artifacts"]), row["partial"]).text
-    agents = row["kind"] == "agent"
+    message, end = logged.message, logged.end
+    said = logged.result.text if logged.result else message.text
+    agents = message.kind == "agent"
     shown = {
-        "id": row["id"],
-        "role": row["role"],
-        "kind": row["kind"],
+        "id": message.id,
+        "role": message.role,
+        "kind": message.kind,
         "text": said,
-        "task_id": row["task_id"],
-        "state": row["state"],
-        "reason": row["reason"],
-        "detail": row["detail"] if agents else None,
-        "created_at": rfc3339(row["created_at"]),
-        "job_ids": json.loads(row["job_ids"]),
+        "task_id": message.task_id,
+        "state": end and end.state,
+        "reason": end and end.reason,
+        "detail": end.detail if agents and end else None,
+        "created_at": rfc3339(message.created_at),
+        "job_ids": list(message.job_ids),
     }
     return {**shown, "html": render(said) if agents else None} if html else shown
 

@@ -13,7 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from background import events, sessions
-from background.database import Row, Tx
+from background.database import Tx
+from background.events import Event
 from web.door import Call, door
 from web.house import Delta, House
 from web.paging import bad
@@ -66,7 +67,7 @@ async def _frames(
                 preview.ripen()
                 rows = await house.db.read(events.after, owner, last, uid)
                 for row in rows:
-                    last = row["id"]
+                    last = row.id
                     for data in preview.before(row):
                         yield _delta(data)
                     yield _row(row)
@@ -99,11 +100,11 @@ class Preview:
         self._ripe += self.fresh
         self.fresh.clear()
 
-    def before(self, row: Row) -> list[Delta]:
+    def before(self, row: Event) -> list[Delta]:
         """What must be sent before this row."""
-        if row["name"] != "turn.finished":
+        if row.name != "turn.finished":
             return []
-        task_id = json.loads(row["data"])["task_id"]
+        task_id = json.loads(row.data)["task_id"]
         due = [data for data in (*self._ripe, *self.fresh) if data["task_id"] == task_id]
         for waiting in (self._ripe, self.fresh):
             rest = [data for data in waiting if data["task_id"] != task_id]
@@ -122,8 +123,8 @@ def _delta(data: Delta) -> str:
     return f"event: turn.delta\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-def _row(row: Row) -> str:
-    return f"id: {row['id']}\nevent: {row['name']}\ndata: {row['data']}\n\n"
+def _row(row: Event) -> str:
+    return f"id: {row.id}\nevent: {row.name}\ndata: {row.data}\n\n"
 
 
 def routes(house: House) -> list[BaseRoute]:

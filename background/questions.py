@@ -1,0 +1,189 @@
+"""Questions: what a parked task has asked, and waits for. Owns `questions`.
+
+A task has at most one that is open. Its answer is a message with the task's id, and becomes a checkpoint of the step
+that waits for it; a question that was asked before is not asked again.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from background.database import Row, Tx
+from background.errors import Fault
+
+APPROVE, DENY = "approve", "deny"
+FIELD = "message.metadata.question"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. `kind`: question, form, approval, auth. `key` is the step that waits, unique in its task.
+
+    `detail` says more, of an approval what exactly would be done; `schema` is the JSON Schema of a form's data.
+    """
+
+    kind: str
+    key: str
+    text: str
+    detail: str = ""
+    schema: dict[str, Any] | None = None
+
+    @property
+    def digest(self) -> str:
+        """What an answer may carry to say which question it answers: it changes with anything that was asked."""
+        told = json.dumps([self.kind, self.key, self.text, self.detail, self.schema], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+class Parks(BaseException):
+    """A signal: the work cannot go on before its user has answered. No `Exception`, so that no tool's `except` eats it."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.key)
+        self.question = question
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it stands in its row."""
+
+    revision: int
+    kind: str
+    key: str
+    digest: str
+    text: str
+    detail: str
+    schema: dict[str, Any] | None
+    run_id: int
+    asked_at: int
+    deadline: int | None
+    answered_at: int | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was answered: its text, the data of a form, and of an approval whether it was given."""
+
+    text: str
+    data: Any = None
+    approved: bool | None = None
+
+    @classmethod
+    def of(cls, stored: str) -> "Answer":
+        return cls(**json.loads(stored))
+
+    @property
+    def stored(self) -> str:
+        return json.dumps(vars(self), ensure_ascii=False)
+
+
+def ask(tx: Tx, task_id: str, revision: int, question: Question, run_id: int, deadline: int | None) -> Asked:
+    """The task is parked at this revision, for this question."""
+    content = {"text": question.text, "detail": question.detail, "schema": question.schema}
+    tx.x(
+        "insert into questions (task_id, revision, kind, key, digest, content, run_id, asked_at, deadline) "
+        "values (:task, :revision, :kind, :key, :digest, :content, :run, :now, :deadline)",
+        task=task_id,
+        revision=revision,
+        kind=question.kind,
+        key=question.key,
+        digest=question.digest,
+        content=tx.seal("questions.content", f"{task_id}/{revision}", json.dumps(content, ensure_ascii=False)),
+        run=run_id,
+        now=tx.now,
+        deadline=deadline,
+    )
+    plain = {"key": question.key, "kind": question.kind, "digest": question.digest, "answered_at": None}
+    return Asked(revision=revision, run_id=run_id, asked_at=tx.now, deadline=deadline, **plain, **content)
+
+
+def current(tx: Tx, task_id: str) -> Asked | None:
+    """The open question of a task."""
+    row = tx.one("select * from questions where task_id = :task and answered_at is null", task=task_id)
+    return _asked(tx, row) if row else None
+
+
+def asked_after(tx: Tx, task_id: str, revision: int) -> dict[int, Asked]:
+    """The questions of later revisions, by revision."""
+    rows = tx.q(
+        "select * from questions where task_id = :task and revision > :revision", task=task_id, revision=revision
+    )
+    return {row["revision"]: _asked(tx, row) for row in rows}
+
+
+def _asked(tx: Tx, row: Row) -> Asked:
+    content = json.loads(tx.unseal("questions.content", f"{row['task_id']}/{row['revision']}", row["content"]))
+    plain = {name: row[name] for name in Asked.__dataclass_fields__ if name not in content}
+    return Asked(**plain, **content)
+
+
+def check(asked: Asked, text: str, data: Any, digest: str | None) -> Answer:
+    """What an answer says, checked before anything changes. Raises `invalid` faults that name the field."""
+    if digest is not None and digest != asked.digest:
+        raise Fault("invalid", "This answers a question that is not open any more.", field=FIELD)
+    if asked.kind == "approval":
+        word = text.strip().casefold()
+        if word not in (APPROVE, DENY):
+            raise Fault("invalid", f"An approval is answered with {APPROVE} or {DENY}.", field="message.parts")
+        return Answer(text, approved=word == APPROVE)
+    if asked.kind == "form":
+        _check_form(asked.schema or {}, data)
+    elif not text.strip() and data is None:
+        raise Fault("invalid", "An answer must say something.", field="message.parts")
+    return Answer(text, data)
+
+
+def _check_form(schema: dict[str, Any], data: Any) -> None:
+    if data is None:
+        raise Fault("invalid", "A form is answered with a data part.", field="message.parts")
+    wrong = best_match(Draft202012Validator(schema).iter_errors(data))
+    if wrong is not None:
+        at = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.absolute_path)
+        raise Fault("invalid", f"The answer does not fit the form: {wrong.validator}.", field=f"message.parts.data{at}")
+
+
+def message(task_id: str, asked: Asked) -> dict[str, Any]:
+    """The question as the agent's message, in the protocol's JSON: its text is the first part (A2A 1.0, section 4.1.3).
+
+    The digest that an answer may carry stands in `metadata.question`.
+    """
+    parts: list[dict[str, Any]] = [{"text": asked.text}]
+    parts += [{"text": asked.detail}] if asked.detail else []
+    parts += [{"data": asked.schema, "metadata": {"form": True}}] if asked.schema is not None else []
+    return {
+        "messageId": f"{task_id}-question-{asked.revision}",
+        "role": "ROLE_AGENT",
+        "parts": parts,
+        "metadata": {"question": asked.digest, "kind": asked.kind},
+    }
+
+
+def answered(tx: Tx, task_id: str, asked: Asked) -> bool:
+    """The question is answered; False if another answer was first."""
+    return (
+        tx.x(
+            "update questions set answered_at = :now where task_id = :task and revision = :revision and answered_at is null",
+            task=task_id,
+            revision=asked.revision,
+            now=tx.now,
+        )
+        == 1
+    )
+
+
+def close(tx: Tx, task_id: str) -> None:
+    """The task has ended: nobody waits for an answer any more."""
+    tx.x(
+        "update questions set answered_at = :now where task_id = :task and answered_at is null",
+        task=task_id,
+        now=tx.now,
+    )
+
+
+def scrub(tx: Tx, task_id: str) -> None:
+    """What was asked is not kept any more."""
+    tx.x("delete from questions where task_id = :task", task=task_id)
