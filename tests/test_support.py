@@ -182,6 +182,13 @@ def test_a_gate_holds_the_answer_until_the_test_opens_it(
     assert said(ask(client, user("slow again"))) == "at last"
 
 
+def test_what_is_to_recover_does_so_once_the_test_says_so(scripted: ScriptedModel, client: httpx.Client) -> None:
+    scripted.rules([Rule(until="well", status=500), Rule(text="well again")])
+    assert [ask(client, user("x")).status_code for _ in range(2)] == [500, 500]
+    scripted.open("well")
+    assert said(ask(client, user("x"))) == "well again"
+
+
 def test_a_caller_that_is_gone_no_longer_stands_at_the_gate(scripted: ScriptedModel, client: httpx.Client) -> None:
     scripted.rules([Rule(gate="g")])
     with pytest.raises(httpx.ReadTimeout):

@@ -1,9 +1,9 @@
 """A program that has imported all that a server needs, and forks servers: `python -m tests.crash.cradle SOCKET`.
 
 Whoever connects to the socket has a lane: a fork that bears one server after the other, as JSON lines order it.
-`{"env", "log", "diary", "doom", "after_s"}` begins a life, which ends itself at the commit `doom` (see `fatal.py`) or is
-ended after `after_s` seconds; the answer is its `pid`, and once it is over its wait status, `ended`. `{"kill": true}`
-ends it, and so does the end of the orders. The end of standard input is the end of everything.
+`{"env", "log", "diary", "doom", "after_s", "end"}` begins a life, which gets the signal `end` at the commit `doom` (see
+`fatal.py`) or after `after_s` seconds; the answer is its `pid`, and once it is over its wait status, `ended`.
+`{"kill": true}` ends it, and so does the end of the orders. The end of standard input is the end of everything.
 """
 
 import gc
@@ -57,13 +57,14 @@ class Life:
     pid: int
     pipe: int  # readable once the life is over: nobody else has the other end
     until: float | None
+    end: int  # the signal that it gets then
 
     def left(self) -> float | None:
         """Seconds until it is to be ended."""
         return None if self.until is None else max(0.0, self.until - time.monotonic())
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
         self.until = None
 
 
@@ -89,13 +90,13 @@ class Lane:
                 for order in orders.splitlines() or [b'{"kill": true}']:
                     self._follow(json.loads(order))
             elif life:
-                life.kill()
+                life.signal(life.end)
 
     def _follow(self, order: dict[str, Any]) -> None:
         if "kill" not in order:
             self._life = self._bear(order)
         elif self._life:  # it may have ended by then
-            self._life.kill()
+            self._life.signal(signal.SIGKILL)
 
     def _bear(self, order: dict[str, Any]) -> Life:
         readable, writable = os.pipe()
@@ -106,7 +107,8 @@ class Lane:
             live(order)
         os.close(writable)
         self._tell(pid=pid)
-        return Life(pid, readable, None if order["after_s"] is None else time.monotonic() + order["after_s"])
+        until = None if order["after_s"] is None else time.monotonic() + order["after_s"]
+        return Life(pid, readable, until, order["end"])
 
     def _bury(self, life: Life) -> None:
         os.close(life.pipe)
@@ -126,7 +128,7 @@ def live(order: dict[str, Any]) -> None:
     try:
         os.environ.clear()
         os.environ.update(order["env"])
-        arm(Fate(order["doom"], order["diary"]))
+        arm(Fate(order["doom"], order["diary"], order["end"]))
         code = app.serve(settings.load({}), worker=True)
     except BaseException:  # noqa: BLE001 - the end of a process: told in its log
         traceback.print_exc()

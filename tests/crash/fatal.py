@@ -1,4 +1,4 @@
-"""Where a server dies: right before or right after a commit of its own, by a SIGKILL from its own hand.
+"""Where a server dies: right before or right after a commit of its own, by a signal from its own hand.
 
 Runs inside the server. The product has no hook for it: the places where it commits are wrapped from here. A commit is
 known by the functions that it carries, `terminal.settle 3` being the third that settles something, so that a place
@@ -6,44 +6,47 @@ stays the same place whatever else commits in between. Only commits that changed
 """
 
 import os
-import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from background import database, worker
+from background import database, delivery, worker
+from background.limits import SECOND
 from knowledge import documents
 
 QUICK_RETRIES_S = (0.02, 0.08)  # a job whose model always fails would otherwise keep a story waiting
+QUICK_NUDGE = SECOND // 5  # and so would the minute after which a briefing that failed is tried again
 
 
 class Fate:
-    """Counts commits, notes each in the file `diary`, and kills this process at the one that `doom` names.
+    """Counts commits, notes each in the file `diary`, and sends this process `end` at the one that `doom` names.
 
     `doom` is "before PLACE N" or "after PLACE N", or empty: then it lives.
     """
 
-    def __init__(self, doom: str, diary: str) -> None:
+    def __init__(self, doom: str, diary: str, end: int) -> None:
         self._doom = doom
+        self._end = end
         self._diary = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._seen: Counter[str] = Counter()
 
     def reach(self, when: str, places: set[str]) -> None:
-        """This process stands `before` or `after` a commit. Does not return where it is to die."""
+        """This process stands `before` or `after` a commit. Does not return where it is to be killed."""
         if when == "before":
             self._seen.update(places)
         for place in sorted(places):
             moment = f"{when} {place} {self._seen[place]}"
             os.write(self._diary, f"{moment}\n".encode())
             if moment == self._doom:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._end)
 
 
 def arm(fate: Fate) -> None:
     """From now on every commit of this process passes `fate`."""
     worker.BACKOFF_S = QUICK_RETRIES_S
+    delivery.MINUTE = QUICK_NUDGE
     carried: set[str] = set()  # of the transaction that is open; the writer has one thread
     _name_functions(carried)
     _watch_registry(fate, carried)

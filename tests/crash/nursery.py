@@ -1,6 +1,6 @@
 """The test's side of `cradle.py`: servers that begin in a fraction of the time that the imports take, to be killed.
 
-A life is a real process, and its end is a real SIGKILL. Nothing here decides when.
+A life is a real process, and its end is a real SIGKILL or SIGTERM. Nothing here decides when.
 """
 
 import json
@@ -23,12 +23,17 @@ ANSWER_S = 60.0
 Lost = httpx.TransportError  # what a request raises whose server dies
 ENV = {
     "OUTRIDER_LEASE_S": "0.5",  # so soon is taken over what a dead server held
+    "OUTRIDER_SHUTDOWN_GRACE_S": "0.2",  # what does not end by itself is handed back
     "OUTRIDER_MAX_ATTEMPTS": "6",  # more than it is killed: nothing here fails for being killed too often
 }
 
 
 class EndedByItself(AssertionError):
-    """A life ended without being killed."""
+    """A life ended without being told to, or in another way than it was told."""
+
+
+class Stopping(Lost):
+    """A server that was told to end takes nothing more."""
 
 
 class Cradle:
@@ -61,11 +66,14 @@ class Nursery:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._living = False
+        self._ends: set[int] = set()  # the exit codes that the life may come to
 
     def begin(self, **order: Any) -> int:
         """Begins a life, see `cradle.py` for what may be said of it. Returns its process id."""
         assert self.over(), "one life at a time"
         self._order(**order)
+        # Until the server has a handler of its own for it, a SIGTERM is simply the end.
+        self._ends = {-signal.SIGKILL} | ({0, -signal.SIGTERM} if order["end"] == signal.SIGTERM else set())
         self._living = True
         return self._answer()["pid"]
 
@@ -73,9 +81,9 @@ class Nursery:
         """Whether no life is there; waits for its end for `timeout` seconds. Raises `EndedByItself`."""
         if self._living and select.select([self._connection], [], [], timeout)[0]:
             self._living = False
-            status = self._answer()["ended"]
-            if not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
-                raise EndedByItself(f"wait status {status}")
+            code = os.waitstatus_to_exitcode(self._answer()["ended"])
+            if code not in self._ends:
+                raise EndedByItself(f"exit code {code}")
         return not self._living
 
     def kill(self) -> None:
@@ -120,10 +128,13 @@ class Mortal(Server):
     def running(self) -> bool:
         return not self.nursery.over()
 
-    def begin(self, doom: str = "", after_s: float | None = None) -> bool:
-        """A new life, which dies at a commit, or after so many seconds. False where it did before it was ready."""
+    def begin(self, doom: str = "", after_s: float | None = None, *, stop: bool = False) -> bool:
+        """A new life, which dies at a commit, or after so many seconds; with `stop` it is told to end itself then.
+
+        False where it had ended before it was ready.
+        """
         order = {"env": self.env, "log": str(self._log), "diary": str(self.diary), "doom": doom, "after_s": after_s}
-        self._pid = self.nursery.begin(**order)
+        self._pid = self.nursery.begin(**order, end=signal.SIGTERM if stop else signal.SIGKILL)
         wait(lambda: not self.running or self.ready(), 60, lambda: f"…{self.log()[-4000:]}")
         return self.running
 
@@ -138,6 +149,12 @@ class Mortal(Server):
     def dead(self) -> bool:
         """After a request that failed: whether that was because the server has died."""
         return self.nursery.over(timeout=5)
+
+    def _json(self, response: httpx.Response) -> dict[str, Any]:
+        """Raises `Stopping` for what is refused because it was told to end."""
+        if response.status_code == 503 and "WORKER_UNAVAILABLE" in response.text:
+            raise Stopping(response.text)
+        return super()._json(response)
 
     def close(self) -> None:
         self.kill()

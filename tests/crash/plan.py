@@ -2,13 +2,14 @@
 
 A plan is one kill for each life but the last: `after terminal.settle 3, 0.412s` dies after the third commit that
 settles something, is started, lives 0.412 s, is started, and lives on. `beside another, 0.412s` does so beside a second
-server on the same data, which lives all the while.
+server on the same data, which lives all the while. With `stop 0.412s` it is asked to end itself, by SIGTERM, and so it
+is with `stop after terminal.settle 3`.
 """
 
 import random
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Commits that only time causes: their numbers mean nothing. Kills at a moment of the clock hit them too.
 BY_THE_CLOCK = {"worker.beat", "worker.sweep"}
@@ -18,26 +19,30 @@ BESIDE_TEXT = "beside another"
 MOST_KILLS = 3
 EARLY = 2  # a recovery is short: its commits with these numbers are the likely ones
 RECOVERY = 0.5  # of a calm story's time
+STOPPED = 0.25  # how likely the server is asked to end itself, instead of being killed
+STOP_TEXT = "stop "
 
 
 @dataclass(frozen=True)
 class Kill:
-    """The end of one life: at a commit (`doom`, in the words of `fatal.py`), or after a time."""
+    """The end of one life: at a commit (`doom`, in the words of `fatal.py`), or after a time; by SIGTERM if `stop`."""
 
     doom: str = ""
     after_s: float | None = None
+    stop: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Kill":
         """Raises `ValueError` for what is no kill."""
-        if re.fullmatch(r"[\d.]+s", text):
-            return cls(after_s=float(text[:-1]))
-        if not re.fullmatch(r"(before|after) [\w.<>]+ \d+", text):
-            raise ValueError(f"no kill: {text!r}; there are 'before PLACE N', 'after PLACE N' and '0.412s'")
-        return cls(doom=text)
+        moment, stop = text.removeprefix(STOP_TEXT), text.startswith(STOP_TEXT)
+        if re.fullmatch(r"[\d.]+s", moment):
+            return cls(after_s=float(moment[:-1]), stop=stop)
+        if not re.fullmatch(r"(before|after) [\w.<>]+ \d+", moment):
+            raise ValueError(f"no kill: {text!r}; there are 'before PLACE N', 'after PLACE N', '0.412s', 'stop 0.412s'")
+        return cls(doom=moment, stop=stop)
 
     def __str__(self) -> str:
-        return self.doom or f"{self.after_s:.3f}s"
+        return (STOP_TEXT if self.stop else "") + (self.doom or f"{self.after_s:.3f}s")
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ def _plan(rng: random.Random, calm: Calm, order: list[str], number: int) -> Plan
     kills = [first]
     while len(kills) < MOST_KILLS and rng.random() < AGAIN:
         kills.append(_in_recovery(rng, calm) if rng.random() < 0.5 else _any_time(rng, calm.seconds * RECOVERY))
+    kills = [replace(kill, stop=rng.random() < STOPPED) for kill in kills]
     return Plan(tuple(kills), beside=rng.random() < BESIDE)
 
 

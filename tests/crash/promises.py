@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.story import (
+    AGAIN,
     ANSWER,
     BRIEFING,
+    ERRAND,
     HOPELESS,
     JOBS,
+    NOTHING_ELSE,
     ONE_OUT,
     OUT,
+    UNWANTED,
     USER_MESSAGES,
+    WHIMS,
     Seen,
+    comes_to_nothing,
     conversation_of,
     report_of,
 )
@@ -31,6 +37,8 @@ ANSWERS = {
     "m-fan-out": {OUT},
     "m-lone": {ONE_OUT},
     "m-question": {ANSWER, BRIEFING},  # the second where a nudge was folded in before it answered
+    "m-musing": {""},  # canceled
+    "m-else": {NOTHING_ELSE},
 }
 HOPELESS_REASONS = {"MODEL_FAILED", "ATTEMPTS_EXHAUSTED"}  # the second where a kill was its last try
 Broken = Iterator[str]
@@ -49,6 +57,10 @@ class Left:
     def pairs(self, sql: str) -> dict[Any, Any]:
         """Two columns as a dict."""
         return dict(map(tuple, self.rows(sql)))
+
+    def turn_of(self, message_id: str) -> str:
+        """The task that a user's message made."""
+        return self.pairs("select message_id, task_id from receipts")[message_id]
 
 
 def broken(seen: Seen, data: Path) -> list[str]:
@@ -101,10 +113,15 @@ def every_spawn_happened_once(seen: Seen, left: Left) -> Broken:
 
 
 def every_attempt_is_one_task(seen: Seen, left: Left) -> Broken:
+    of_job = "select id from tasks where origin = 'background' and cause = ? order by created_at"
     for job in left.rows("select * from jobs"):
-        tasks = left.rows("select id from tasks where origin = 'background' and cause = ?", job["id"])
-        if [task["id"] for task in tasks] != [job["task_id"]] or job["attempts"] != 1:
-            yield f"{job['description']}, attempt {job['attempts']}, ran as {[task['id'] for task in tasks]}"
+        ran = [task["id"] for task in left.rows(of_job, job["id"])]
+        if len(ran) != job["attempts"] or ran[-1] != job["task_id"] or job["attempts"] != _attempts(job["description"]):
+            yield f"{job['description']}, attempt {job['attempts']}, ran as {ran}"
+
+
+def _attempts(name: str) -> int:
+    return 2 if name == AGAIN else 1
 
 
 def every_job_ended_as_it_must(seen: Seen, left: Left) -> Broken:
@@ -114,6 +131,9 @@ def every_job_ended_as_it_must(seen: Seen, left: Left) -> Broken:
             if name == HOPELESS:
                 if job["status"] != "failed" or reason not in HOPELESS_REASONS:
                     yield f"{name} is {job['status']} {job['error']}"
+            elif name == UNWANTED:
+                if (job["status"], job["canceled_by"], job["report"]) != ("canceled", "user", ""):
+                    yield f"{name} is {job['status']} by {job['canceled_by']} with the report {job['report']!r:.100}"
             elif job["status"] != "completed" or job["report"] != report_of(name):
                 yield f"{name} is {job['status']} {job['error']} with the report {job['report']!r:.100}"
             if not (job["started_at"] and job["completed_at"]):
@@ -121,7 +141,7 @@ def every_job_ended_as_it_must(seen: Seen, left: Left) -> Broken:
 
 
 def every_report_is_found_once(seen: Seen, left: Left) -> Broken:
-    """One standing document a completed job, whole; none for one that failed."""
+    """One standing document a completed job, whole; one of each earlier attempt behind it; none for others."""
     documents = left.knowledge.execute(
         "select job_id, text, source, key from document join body on document_id = id "
         "where source_type = 'background_report' and superseded_at is null"
@@ -137,7 +157,7 @@ def every_report_is_found_once(seen: Seen, left: Left) -> Broken:
         if job["indexed"] != (job["id"] in completed):
             yield f"{job['description']} is {job['status']} and indexed: {job['indexed']}"
     (all_documents,) = left.knowledge.execute("select count(*) from document where job_id is not null").fetchone()
-    if all_documents != len(documents):
+    if all_documents != sum(jobs[job_id]["attempts"] for job_id in completed):
         yield f"{all_documents} documents of jobs, {len(documents)} of them standing"
 
 
@@ -152,30 +172,31 @@ def the_docs_are_there(seen: Seen, left: Left) -> Broken:
 
 
 def every_end_is_told_once(seen: Seen, left: Left) -> Broken:
-    """By a completed turn of its session whose notification names it; no other names it."""
+    """Of each attempt, by a completed turn of its session whose notification names it; no other of these names it."""
     states = left.pairs("select id, state from tasks")
     for session, jobs in seen.jobs.items():
         told: dict[str, list[str]] = {}
         for said in seen.messages[session]:
-            if said["kind"] == "notification":
+            if said["kind"] == "notification" and states[said["task_id"]] == "completed":
                 for job_id in said["job_ids"]:
                     told.setdefault(job_id, []).append(said["task_id"])
-                if states[said["task_id"]] != "completed":
-                    yield f"turn {said['task_id']} is {states[said['task_id']]} and took up {said['job_ids']}"
         for job in jobs:
-            if told.pop(job["id"], []) != [job["notified_in"]]:
-                yield f"{job['description']} is told in {job['notified_in']}; the log of {session} says {told}"
+            turns = told.pop(job["id"], [])
+            if len(turns) != job["attempts"] or turns[-1] != job["notified_in"]:
+                yield f"{job['description']}, attempt {job['attempts']}, is told in {job['notified_in']}, and in {turns}"
         if told:
             yield f"the log of {session} tells of others' jobs: {told}"
+    for row in left.rows("select * from deliveries where state <> 'delivered'"):
+        yield f"attempt {row['attempt']} of job {row['job_id']} is {row['state']}"
 
 
 def every_block_reached_the_model(seen: Seen, left: Left) -> Broken:
-    """The turn that told of a job was answered by a model that had been given its block, once."""
+    """The turn that told of a job was answered by a model that had been given its block, once an attempt."""
     for session, jobs in seen.jobs.items():
         last = [asked for asked in seen.asked if conversation_of(asked) == session][-1]
         for job in jobs:
             times = last.text.count(f"<job-id>{job['id']}</job-id>")
-            if times != 1:
+            if times != job["attempts"]:
                 yield f"{job['description']} stands {times} times in what the model of {session} was given"
 
 
@@ -184,11 +205,41 @@ def every_join_is_one_nudge(seen: Seen, left: Left) -> Broken:
         yield f"batch {batch['id']} was never closed"
     joins = [row["task_id"] for row in left.rows("select task_id from joins")]
     nudges = [row["id"] for row in left.rows("select id from tasks where origin = 'background-resume'")]
-    posted = [task_id for task_id in joins if task_id]
+    posted = [task_id for task_id in [*joins, *_repeated(left).values()] if task_id]
     if Counter(posted) != Counter(nudges):
         yield f"joins were posted as {sorted(posted)}, and the nudges are {sorted(nudges)}"
     for row in left.rows("select batch_id, job_id from members where generation is null or status is null"):
         yield f"job {row['job_id']} was in no join of {row['batch_id']}"
+
+
+def _repeated(left: Left) -> dict[str, str]:
+    """The nudges that repeat what a failed turn was to tell, by that turn."""
+    return left.pairs(
+        "select t.id, r.task_id from tasks t join receipts r on r.message_id = 'nudge.' || t.id where t.state = 'failed'"
+    )
+
+
+def a_briefing_that_failed_is_given_later(seen: Seen, left: Left) -> Broken:
+    """The errand's: each turn that failed is followed by one nudge, and the last of them told."""
+    nudges = [said for said in seen.messages[ERRAND] if said["kind"] == "nudge"]
+    failed = [said["task_id"] for said in nudges if said["state"] == "failed"]
+    (job,) = seen.jobs[ERRAND]
+    if not failed or [said["task_id"] for said in nudges] != [*failed, job["notified_in"]]:
+        yield f"it is told in {job['notified_in']}, after {nudges}"
+    repeated = _repeated(left)
+    yield from _differ("repetitions", [repeated.get(task_id) for task_id in failed], [*failed[1:], job["notified_in"]])
+    (delivery,) = left.rows("select * from deliveries where job_id = ?", job["id"])
+    yield from _differ("failed turns", delivery["failed_turns"], len(failed))
+
+
+def who_canceled_is_not_woken(seen: Seen, left: Left) -> Broken:
+    """And hears of it in the next turn of his own that is not canceled too."""
+    (job,) = [job for job in seen.jobs[WHIMS] if job["description"] == UNWANTED]
+    for row in left.rows(
+        "select id from tasks where origin = 'background-resume' and cause in (?, ?)", job["id"], job["batch_id"]
+    ):
+        yield f"turn {row['id']} was begun for it"
+    yield from _differ("turns", job["notified_in"], left.turn_of("m-else"))
 
 
 # --- what users see ---------------------------------------------------------------------------------------------------
@@ -210,12 +261,19 @@ def every_message_is_answered_once(seen: Seen, left: Left) -> Broken:
 
 
 def every_task_can_be_read(seen: Seen, left: Left) -> Broken:
-    """Over A2A: completed, with its answer, or folded into the turn that took it up."""
+    """Over A2A: completed, with its answer, or folded into the turn that took it up; or as it was made to end."""
     folded = left.pairs("select id, folded_into from tasks")
+    otherwise = {left.turn_of("m-musing"): "TASK_STATE_CANCELED"}
+    otherwise |= {
+        said["task_id"]: "TASK_STATE_FAILED"
+        for said in seen.messages[ERRAND]
+        if said["kind"] == "nudge" and said["state"] == "failed"
+    }
     for task_id, task in seen.tasks.items():
-        if task["status"]["state"] != "TASK_STATE_COMPLETED":
+        if task["status"]["state"] != otherwise.get(task_id, "TASK_STATE_COMPLETED"):
             yield f"task {task_id} reads {task['status']}"
-        if bool(task.get("artifacts")) == bool(folded[task_id]) and not _found_nothing(left, task_id):
+        without = folded[task_id] or task_id in otherwise
+        if bool(task.get("artifacts")) == bool(without) and not _found_nothing(left, task_id):
             yield f"task {task_id}, folded into {folded[task_id]}, has {task.get('artifacts')}"
 
 
@@ -225,16 +283,16 @@ def _found_nothing(left: Left, task_id: str) -> bool:
 
 
 def nothing_is_heard_twice(seen: Seen, left: Left) -> Broken:
-    """The console's events: each once a job, each once a turn that began."""
+    """The console's events: each once an attempt, each once a turn that began."""
     events = Counter(
         (row["name"], json.loads(row["data"]).get("id") or json.loads(row["data"])["task_id"])
         for row in left.rows("select name, data from events")
     )
-    jobs = [row["id"] for row in left.rows("select id from jobs")]
+    attempts = [row["cause"] for row in left.rows("select cause from tasks where origin = 'background'")]
     begun = [
         row["id"] for row in left.rows("select id from tasks where origin <> 'background' and started_at is not null")
     ]
-    expected = [(f"background.{name}", job) for job in jobs for name in ("queued", "started", "completed")]
+    expected = [(f"background.{name}", job) for job in attempts for name in ("queued", "started", "completed")]
     expected += [(f"turn.{name}", task) for task in begun for name in ("started", "finished")]
     yield from _differ("events", events, Counter(expected))
 
@@ -278,7 +336,8 @@ def conversations_only_grow(seen: Seen, left: Left) -> Broken:
         if now[: len(before)] != before:
             place = next(i for i, old in enumerate(before) if now[i : i + 1] != [old])
             yield f"{name}: message {place} was {before[place]}, and then {now[place : place + 1]}"
-        so_far[name] = now
+        if not comes_to_nothing(asked):
+            so_far[name] = now
 
 
 def every_call_has_its_answer(seen: Seen, left: Left) -> Broken:
@@ -303,6 +362,14 @@ def _differ(what: str, found: Any, expected: Any) -> Broken:
         yield f"{what} are {found} and should be {expected}"
 
 
+# --- servers that were told to end ------------------------------------------------------------------------------------
+
+
+def who_was_told_to_end_has_handed_everything_back(seen: Seen, left: Left) -> Broken:
+    for key in seen.left_behind:
+        yield f"{key} was still held"
+
+
 PROMISES: list[Callable[[Seen, Left], Broken]] = [
     files_are_sound,
     nothing_is_left_to_do,
@@ -314,6 +381,8 @@ PROMISES: list[Callable[[Seen, Left], Broken]] = [
     every_end_is_told_once,
     every_block_reached_the_model,
     every_join_is_one_nudge,
+    a_briefing_that_failed_is_given_later,
+    who_canceled_is_not_woken,
     every_message_is_answered_once,
     every_task_can_be_read,
     nothing_is_heard_twice,
@@ -321,4 +390,5 @@ PROMISES: list[Callable[[Seen, Left], Broken]] = [
     one_checkpoint_stays,
     conversations_only_grow,
     every_call_has_its_answer,
+    who_was_told_to_end_has_handed_everything_back,
 ]

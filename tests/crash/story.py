@@ -3,10 +3,15 @@
 In session `chat` a user sends four subagents out in one turn, over two steps whose tool calls bear the same id; one
 of them can never succeed. A script sends one more out there. While they work the user asks something, and the turn
 that answers is held until a nudge waits for it to take up. In session `errand` another lone job goes out and comes
-back. Whoever speaks with the server repeats what was not answered, with the same id, as a client does.
+back, and the model is down for the turn that is to tell of it, until that has failed. In session `whims` a script sends
+two out; its user has one done again, cancels the other, cancels the turn in which that is told, and then asks.
+
+Whoever speaks with the server repeats what was not answered, with the same id, as a client does; and looks first where
+there is no id.
 """
 
 import re
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,13 +24,16 @@ from tests.crash.plan import Calm, Kill, Plan
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
 
-CHAT, ERRAND = "chat", "errand"
+CHAT, ERRAND, WHIMS = "chat", "errand", "whims"
 FAN_OUT, LONE, QUESTION = "FAN OUT, please.", "RUN AN ERRAND, please.", "QUESTION: what is known so far?"
-USER_MESSAGES = {"m-fan-out": FAN_OUT, "m-lone": LONE, "m-question": QUESTION}
-WORKS = ("alpha", "beta", "gamma", "epsilon", "omega")
-HOPELESS = "delta"
-JOBS = {CHAT: {"alpha", "beta", "gamma", "delta", "epsilon"}, ERRAND: {"omega"}}
+MUSING, ELSE = "MUSE about it at length.", "ANYTHING ELSE?"
+USER_MESSAGES = {"m-fan-out": FAN_OUT, "m-lone": LONE, "m-question": QUESTION, "m-musing": MUSING, "m-else": ELSE}
+WORKS = ("alpha", "beta", "gamma", "epsilon", "omega", "kappa")
+HOPELESS, UNWANTED, AGAIN = "delta", "zeta", "kappa"
+JOBS = {CHAT: {"alpha", "beta", "gamma", "delta", "epsilon"}, ERRAND: {"omega"}, WHIMS: {"zeta", "kappa"}}
 BRIEFING, OUT, ONE_OUT, ANSWER = "Briefing: this came back.", "Four are out.", "One is out.", "Answer: this is known."
+NOTHING_ELSE = "Nothing else."
+NEVER = "never"  # a gate that nobody opens
 SAME_ID = "call_1"  # providers number the calls of each answer anew
 BOUND_S = 60.0  # after which a story that has not come to rest is stuck
 PAUSE_S = 0.02
@@ -54,10 +62,13 @@ RULES = [
     Rule(last_user=f"Work on {HOPELESS}", status=500, text="the provider is down"),
     Rule(last_user="Work on beta", tool_calls=RECALL),
     Rule(last_user="Work on omega", text=report_of("omega")),
+    Rule(last_user=f"Work on {AGAIN}", text=report_of(AGAIN)),
+    Rule(last_user=f"Work on {UNWANTED}", gate=NEVER),
     *[Rule(last_user=f"Work on {name}", text=report_of(name), gate="work") for name in ("alpha", "gamma", "epsilon")],
     Rule(anywhere=r"\AYou work detached[\s\S]*Work on beta", text=report_of("beta"), gate="work"),
     # Ends of jobs, however they come: as a turn of their own, or into one that runs.
-    Rule(last_user="<description>omega", text=BRIEFING),
+    Rule(last_user="<description>omega", status=500, text="the provider is down", until="the model is up again"),
+    Rule(last_user=f"<description>(omega|{AGAIN})", text=BRIEFING),
     Rule(last_user="<task-notification>", text=BRIEFING, gate="briefing"),
     # The user's turns.
     Rule(
@@ -70,6 +81,8 @@ RULES = [
     Rule(last_tool=r"omega \(sent out\)", text=ONE_OUT),
     Rule(last_user="QUESTION", tool_calls=RECALL, gate="question"),
     Rule(last_tool="Reference material|Nothing found", text=ANSWER),
+    Rule(last_user="MUSE", gate=NEVER),
+    Rule(last_user=ELSE, text=NOTHING_ELSE),
 ]
 
 
@@ -95,11 +108,12 @@ class Seen:
     messages: dict[str, list[dict[str, Any]]]
     tasks: dict[str, dict[str, Any]]
     asked: list[Asked]
+    left_behind: list[str]  # what servers that ended themselves still held then, as the registry says
 
 
 @dataclass
 class Story:
-    """One telling. The servers are dead before it and after it; `deaths` are the kills that found something to kill.
+    """One telling. The servers are dead before it and after it; `deaths` are the kills that found something to end.
 
     `server` is the one that is killed and the one that is spoken to; `other` lives beside it where the plan says so.
     """
@@ -109,6 +123,7 @@ class Story:
     model: ScriptedModel
     deaths: list[str] = field(default_factory=list)
     seconds: float = 0
+    left_behind: list[str] = field(default_factory=list)
     _done: set[str] = field(default_factory=set)
     _tasks: dict[str, str] = field(default_factory=dict)
 
@@ -132,6 +147,7 @@ class Story:
             if seen := self._live(kill, began):
                 break  # at the latest in the life that nothing ends; a kill that comes later finds nothing to do
             self.deaths.append(str(kill))
+            self.left_behind += held_by_nobody(self.server) if kill.stop else []
         assert seen, "it died without being killed"
         self.seconds = time.monotonic() - began
         assert self.other.running == plan.beside, "the other server died"
@@ -145,7 +161,7 @@ class Story:
 
     def _live(self, kill: Kill, began: float) -> Seen | None:
         """One life: what was to be seen once the story had come to rest, or None if it was killed before."""
-        if not self.server.begin(kill.doom, kill.after_s):
+        if not self.server.begin(kill.doom, kill.after_s, stop=kill.stop):
             return None
         try:
             while not self._step():
@@ -176,7 +192,53 @@ class Story:
             ("let work end", lambda: "question" in self._done, lambda: self.model.open("work")),
             ("let the question be answered", self._nudge_waits_for("QUESTION"), lambda: self.model.open("question")),
             ("let the briefing be given", self._nudge_waits_for("<task-not"), lambda: self.model.open("briefing")),
+            ("let the model be up again", self._briefing_failed, lambda: self.model.open("the model is up again")),
+            *self._whims(),
         ]
+
+    def _whims(self) -> list[tuple[str, Callable[[], bool], Callable[[], object]]]:
+        return [
+            ("open whims", lambda: True, lambda: self.server.post("/api/sessions", id=WHIMS)),
+            ("unwanted", lambda: True, lambda: self.server.spawn(WHIMS, **_by_script(UNWANTED))),
+            ("wanted", lambda: True, lambda: self.server.spawn(WHIMS, **_by_script(AGAIN))),
+            ("again", lambda: self._told(AGAIN, attempt=1), self._retry),
+            ("cancel the job", lambda: self._asked(UNWANTED) and self._told(AGAIN, attempt=2), self._cancel_job),
+            ("muse", self._end_may_be_told, lambda: self._say(WHIMS, "m-musing")),
+            ("cancel the turn", lambda: self._asked(MUSING), self._cancel_turn),
+            ("else", lambda: "cancel the turn" in self._done, lambda: self._say(WHIMS, "m-else")),
+        ]
+
+    def _whim(self, name: str) -> dict[str, Any]:
+        (job,) = [job for job in self.server.jobs(WHIMS) if job["description"] == name]
+        return job
+
+    def _told(self, name: str, attempt: int) -> bool:
+        """Whether this attempt, or a later one, has been told."""
+        job = self._whim(name)
+        return (job["attempts"], job["notified"]) >= (attempt, True)
+
+    def _retry(self) -> None:
+        job = self._whim(AGAIN)
+        if job["attempts"] == 1:
+            self.server.post(f"/api/background/{job['id']}/retry")
+
+    def _cancel_job(self) -> None:
+        job = self._whim(UNWANTED)
+        if job["status"] != "canceled":
+            self.server.post(f"/api/background/{job['id']}/cancel")
+
+    def _end_may_be_told(self) -> bool:
+        reports = any(row["kind"] == "report" for row in self.server.get("/api/status")["queue"])
+        return "cancel the job" in self._done and not reports
+
+    def _cancel_turn(self) -> None:
+        task_id = self._tasks["m-musing"]
+        if self.server.task(task_id)["status"]["state"] != "TASK_STATE_CANCELED":
+            answer = self.server.rpc("CancelTask", {"id": task_id})
+            assert answer["result"]["status"]["state"] == "TASK_STATE_CANCELED", answer
+
+    def _briefing_failed(self) -> bool:
+        return any(said["kind"] == "nudge" and said["state"] == "failed" for said in self.server.messages(ERRAND))
 
     def _say(self, session: str, message_id: str) -> None:
         self._tasks[message_id] = self.server.say(session, USER_MESSAGES[message_id], message_id=message_id)
@@ -215,6 +277,7 @@ class Story:
             messages=messages,
             tasks={task_id: self.server.task(task_id) for task_id in turns},
             asked=self.model.requests(),
+            left_behind=self.left_behind,
         )
 
     def _state(self) -> str:
@@ -239,4 +302,23 @@ def conversation_of(asked: Asked) -> str:
     if asked.text.startswith("You work detached"):
         (name,) = set(re.findall(r"Work on (\w+)", asked.last_user))
         return name
-    return ERRAND if LONE in asked.text else CHAT
+    if LONE in asked.text:
+        return ERRAND
+    return WHIMS if f"<description>{AGAIN}" in asked.text else CHAT
+
+
+def comes_to_nothing(asked: Asked) -> bool:
+    """Whether the turn that asks this ends without an answer: nothing of it is told to the model again."""
+    rule = RULES[asked.rule] if asked.rule is not None else None
+    return rule is not None and (rule.gate == NEVER or rule.until is not None)
+
+
+def held_by_nobody(server: Mortal) -> list[str]:
+    """What the last life of a server, which has ended itself, did not hand back. Killed workers still have a row."""
+    with closing(sqlite3.connect(server.data / "outrider.db")) as registry:
+        held = registry.execute(
+            "select key from runs where state = 'running' and worker not in (select id from workers where pid <> :pid)",
+            {"pid": server.pid},
+        )
+        live = registry.execute("select 'worker ' || id from workers where pid = :pid", {"pid": server.pid})
+        return [key for (key,) in (*held, *live)]

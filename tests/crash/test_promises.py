@@ -13,7 +13,7 @@ import pytest
 from tests.crash.nursery import Cradle
 from tests.crash.plan import Plan
 from tests.crash.promises import PROMISES, broken
-from tests.crash.story import CHAT, Lane, Seen, Story
+from tests.crash.story import CHAT, UNWANTED, WHIMS, Lane, Seen, Story, conversation_of
 from tests.support.scripted import Asked
 
 
@@ -62,7 +62,8 @@ def a_job_is_told_again(spoilt: Calm) -> None:
 
 
 def a_block_is_lost(spoilt: Calm) -> None:
-    spoilt.seen.asked = [asked for asked in spoilt.seen.asked if "<task-notification>" not in asked.text]
+    chats = [asked for asked in spoilt.seen.asked if conversation_of(asked) == CHAT]
+    spoilt.seen.asked = [asked for asked in spoilt.seen.asked if asked not in chats[1:]]
 
 
 def an_answer_is_missing(spoilt: Calm) -> None:
@@ -71,11 +72,21 @@ def an_answer_is_missing(spoilt: Calm) -> None:
 
 
 def a_turn_failed(spoilt: Calm) -> None:
-    next(iter(spoilt.seen.tasks.values()))["status"]["state"] = "TASK_STATE_FAILED"
+    statuses = [task["status"] for task in spoilt.seen.tasks.values()]
+    next(status for status in statuses if status["state"] == "TASK_STATE_COMPLETED")["state"] = "TASK_STATE_FAILED"
 
 
 def a_step_is_asked_for_again(spoilt: Calm) -> None:
-    spoilt.seen.asked.append(spoilt.seen.asked[0])
+    spoilt.seen.asked.append(next(asked for asked in spoilt.seen.asked if conversation_of(asked) == CHAT))
+
+
+def a_canceled_job_is_told_elsewhere(spoilt: Calm) -> None:
+    (unwanted,) = [job for job in spoilt.seen.jobs[WHIMS] if job["description"] == UNWANTED]
+    unwanted["notified_in"] = "another turn"
+
+
+def a_run_is_left_behind(spoilt: Calm) -> None:
+    spoilt.seen.left_behind.append("turn:x")
 
 
 def a_result_is_kept_from_the_model(spoilt: Calm) -> None:
@@ -100,6 +111,8 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "every_end_is_told_once": a_job_is_told_again,
     "every_block_reached_the_model": a_block_is_lost,
     "every_join_is_one_nudge": registry("update joins set task_id = null"),
+    "a_briefing_that_failed_is_given_later": registry("update deliveries set failed_turns = 0 where failed_turns > 0"),
+    "who_canceled_is_not_woken": a_canceled_job_is_told_elsewhere,
     "every_message_is_answered_once": an_answer_is_missing,
     "every_task_can_be_read": a_turn_failed,
     "nothing_is_heard_twice": registry(
@@ -110,6 +123,7 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "one_checkpoint_stays": registry("update checkpoints set name = 'input' where name = 'transcript'"),
     "conversations_only_grow": a_step_is_asked_for_again,
     "every_call_has_its_answer": a_result_is_kept_from_the_model,
+    "who_was_told_to_end_has_handed_everything_back": a_run_is_left_behind,
 }
 
 

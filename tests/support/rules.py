@@ -34,6 +34,7 @@ class Rule:
 
     delay_s: float = 0  # waits before it answers
     gate: str | None = None  # answers only once the test has opened this gate
+    until: str | None = None  # answers only while the test has not opened this gate: what is to recover
     status: int | None = None  # an HTTP error with `text` as its message instead
     headers: dict[str, str] = field(default_factory=dict)  # of that error, as {"Retry-After": "2"}
     cut_after: int | None = None  # sends this many characters, then drops the connection

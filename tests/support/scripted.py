@@ -73,10 +73,13 @@ class _Script:
 
     def pick(self, body: dict[str, Any]) -> tuple[int | None, Answer]:
         for index, rule in enumerate(self.rules):
-            if self.used.get(index, 0) < rule.times and (answer := fit(rule, body)):
+            if self.used.get(index, 0) < rule.times and not self._over(rule) and (answer := fit(rule, body)):
                 self.used[index] = self.used.get(index, 0) + 1
                 return index, answer
         return None, OTHERWISE
+
+    def _over(self, rule: Rule) -> bool:
+        return rule.until is not None and rule.until in self.gates and self.gates[rule.until].is_set()
 
 
 class ScriptedModel:
