@@ -1,0 +1,228 @@
+"""Plugins: what is installed beside Outrider and adds to it, found by the entry-point group `outrider.plugins`.
+
+A plugin is `register(outrider)`; what it adds counts when it has returned, all of it or nothing. One that is broken is
+named as a problem and takes nothing else down. Owns the guard's verdict; runs no handler and no tool.
+"""
+
+import asyncio
+import functools
+import inspect
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from pydantic_ai import ModelRetry
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.tools import Tool
+
+from agent import handlers
+from agent.handlers import Handler, Handlers, MalformedHandler
+from agent.subagents import MalformedSubagent, Registry, SubagentType
+from agent.tools import TIMEOUT_S, TOOLS
+
+log = logging.getLogger(__name__)
+
+GROUP = "outrider.plugins"
+GUARD_TIMEOUT_S = 60.0
+RULE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+OURS = frozenset({*TOOLS, "ask_user"})
+Guard = Callable[
+    [str, str, str], Any
+]  # text, profile, task id -> bool or the name of the rule that refuses, or to await
+Redact = Callable[[str], str]
+
+
+class MalformedPlugin(ValueError):
+    """What a plugin wanted to add cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class PluginTool:
+    """A tool of a plugin's. One that is not `stoppable` works in a thread, and goes on when its turn is canceled."""
+
+    name: str
+    tool: Tool[Any]
+    needs_approval: bool
+    stoppable: bool
+
+
+@dataclass
+class Plugins:
+    """All that plugins have added to this process, and what is wrong with those that could not."""
+
+    registry: Registry = field(default_factory=Registry)
+    handlers: Handlers = field(default_factory=Handlers)
+    tools: dict[str, PluginTool] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    redactor: Redact | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a guard is installed."""
+        return bool(self.guards)
+
+    async def refuses(self, text: str, profile: str, task_id: str) -> str | None:
+        """The name of the rule by which a guard refuses a whole text, or None where every guard lets it pass.
+
+        A guard that is not there, that raises, takes too long, or says neither yes nor no, refuses. Nothing of the text
+        is logged.
+        """
+        if not self.guards:
+            return "unguarded"
+        for guard in self.guards:
+            verdict = await _verdict(guard, text, profile, task_id)
+            if verdict is not True:
+                named = isinstance(verdict, str) and RULE.fullmatch(verdict) and verdict not in text
+                return str(verdict) if named else "refused"
+        return None
+
+
+async def _verdict(guard: Guard, text: str, profile: str, task_id: str) -> Any:
+    try:
+        async with asyncio.timeout(GUARD_TIMEOUT_S):
+            if handlers.is_async(guard):
+                return await guard(text, profile, task_id)
+            verdict = await handlers.in_thread(guard, text, profile, task_id)
+            return await verdict if inspect.isawaitable(verdict) else verdict
+    except Exception as error:  # noqa: BLE001 - a plugin's; its text may hold what must not get out
+        log.error("the output guard failed on task %s: %s", task_id, type(error).__name__)
+        return None
+
+
+def load(found: Iterable[EntryPoint] | None = None) -> Plugins:
+    """What is installed, in the order of the names. Takes as long as the plugins do, and never raises for one."""
+    plugins = Plugins()
+    for entry in sorted(entry_points(group=GROUP) if found is None else found, key=lambda entry: entry.name):
+        try:
+            _register(plugins, entry)
+        except (MalformedPlugin, MalformedHandler, MalformedSubagent) as malformed:
+            _name_problem(plugins, entry, str(malformed))
+        except (Exception, SystemExit) as error:
+            log.error("plugin %s cannot be used", entry.name, exc_info=error)
+            _name_problem(plugins, entry, f"{type(error).__name__}; the log has the rest")
+    return plugins
+
+
+def _name_problem(plugins: Plugins, entry: EntryPoint, why: str) -> None:
+    problem = f"The plugin {entry.name} ({entry.value}) is not used: {why}"
+    plugins.problems.append(problem)
+    log.warning(problem)
+
+
+def _register(plugins: Plugins, entry: EntryPoint) -> None:
+    register = entry.load()
+    if not callable(register):
+        raise MalformedPlugin(f"register(outrider) is wanted, not {type(register).__name__}")
+    if handlers.is_async(register):
+        raise MalformedPlugin("register(outrider) must be a plain function, not an async one")
+    additions = Additions(plugins)
+    register(additions)
+    additions._settle()
+    log.info("plugin %s adds %s", entry.name, additions)
+
+
+class Additions:
+    """The `outrider` that a plugin's `register` is given. Each method raises for what cannot be used."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self._plugins = plugins
+        self._handlers: dict[str, Handler] = {}
+        self._tools: dict[str, PluginTool] = {}
+        self._guards: list[Guard] = []
+        self._redactor: Redact | None = None
+        self._types: dict[str, SubagentType] = {}
+
+    def __str__(self) -> str:
+        added = [
+            *(f"handler {name}" for name in self._handlers),
+            *(f"tool {name}" for name in self._tools),
+            *("an output guard" for _ in self._guards),
+            *(["a redactor"] if self._redactor else []),
+            *(f"subagent {name}" for name in self._types),
+        ]
+        return ", ".join(added) or "nothing"
+
+    def handler(self, name: str, function: Any) -> None:
+        """Add a handler that profiles may name: `async def function(work)`, see `agent/handlers.py`."""
+        made = handlers.make(name, function)
+        if name in self._plugins.handlers.names() or name in self._handlers:
+            raise MalformedHandler(f"there is a handler {name!r} already")
+        self._handlers[name] = made
+
+    def tool(self, function: Any, needs_approval: bool = False) -> None:
+        """Add a tool: its name, description and arguments are the function's name, docstring and annotations."""
+        made = _tool(function, needs_approval)
+        if made.name in OURS or made.name in self._plugins.tools or made.name in self._tools:
+            raise MalformedPlugin(f"there is a tool {made.name!r} already")
+        self._tools[made.name] = made
+
+    def output_guard(self, function: Any) -> None:
+        """Add `async def function(text, profile, task_id)`; only True lets a whole text pass."""
+        if not callable(function):
+            raise MalformedPlugin(f"an output guard is a function, not {type(function).__name__}")
+        self._guards.append(function)
+
+    def redactor(self, function: Any) -> None:
+        """Replace what masks a text at the level `redacted`: a plain function of a text that returns one. Only one can."""
+        if not callable(function) or handlers.is_async(function):
+            raise MalformedPlugin("a redactor is a plain function of a text that returns one")
+        if self._plugins.redactor is not None or self._redactor is not None:
+            raise MalformedPlugin("there is another redactor already, and only one can say what is masked")
+        if not isinstance(function("a text without anything to mask"), str):
+            raise MalformedPlugin("a redactor must return a text")
+        self._redactor = cast(Redact, function)
+
+    def subagent(self, kind: Any) -> None:
+        """Add a `SubagentType`."""
+        if isinstance(kind, SubagentType) and kind.name in {*self._plugins.registry.names(), *self._types}:
+            raise MalformedSubagent(f"{kind.name}: there is a subagent type of this name already")
+        if not isinstance(kind, SubagentType):
+            raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
+        self._types[kind.name] = kind
+
+    def _settle(self) -> None:
+        known = {*OURS, *self._plugins.tools, *self._tools}
+        for kind in self._types.values():
+            if unknown := set(kind.tools) - known:
+                raise MalformedSubagent(f"{kind.name}: there is no tool {', '.join(sorted(unknown))}")
+        for handler in self._handlers.values():
+            self._plugins.handlers.add(handler)
+        for kind in self._types.values():
+            self._plugins.registry.add(kind)
+        self._plugins.tools.update(self._tools)
+        self._plugins.guards.extend(self._guards)
+        self._plugins.redactor = self._redactor or self._plugins.redactor
+
+
+def _tool(function: Any, needs_approval: Any) -> PluginTool:
+    if not inspect.isroutine(function) or not isinstance(needs_approval, bool):
+        raise MalformedPlugin("a tool is a function, and needs_approval true or false")
+    try:
+        tool: Tool[Any] = Tool(_kept_in(function), timeout=TIMEOUT_S)
+    except (UserError, TypeError, ValueError, NameError) as error:
+        raise MalformedPlugin(f"the function cannot be a tool: {type(error).__name__}: {error}") from None
+    return PluginTool(tool.name, tool, needs_approval, handlers.is_async(function))
+
+
+def _kept_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a tool that fails in words: what it raises goes to the log, and an id to the model."""
+
+    @functools.wraps(function)
+    async def call(*given: Any, **named: Any) -> Any:
+        try:
+            if handlers.is_async(function):
+                return await function(*given, **named)
+            return await handlers.in_thread(functools.partial(function, *given, **named))
+        except ModelRetry:
+            raise
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("a plugin's tool failed, error %s", error_id)
+            return f"The tool failed (error {error_id}); whether it did anything is not known."
+
+    return call

@@ -1,0 +1,174 @@
+"""A plugin for tests, installed for real: this folder on PYTHONPATH is all it takes. See `tests/support/trial.py`.
+
+The handler `trial` does what the message's text says, one command after another with `; ` between:
+
+    echo X        says X                              data JSON     gives a part of structured data
+    sleep S       waits S seconds                     many N        adds N artifacts of their own
+    wait DOOR     waits until the door is opened      big N         says N characters
+    ask Q         asks, and says the answer           fragment X    commits X as a piece, and says it
+    form Q        asks for {"name": a text}           boom X        raises, with X in its text
+    approve Q     asks for an approval of Q           cycle, nan, bytes, tuple, deep: gives what cannot be kept
+    auth Q        asks for credentials                nothing       returns None
+    note X        writes X into the diary
+    asked         says what of the work it was given
+
+Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
+`boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
+`guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
+everything), `redactor` (masks "hush"). The tools are `shout(text)` and `pay(amount)`, which needs an approval and
+writes into the diary; the subagent type `trialist` has `shout`.
+"""
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from agent.subagents import SubagentType
+
+SECRET = "secret keys at https://errors.example.org"
+FORM = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}
+
+
+def folder() -> Path:
+    return Path(os.environ.get("TRIAL_FOLDER", "."))
+
+
+def note(line: str) -> None:
+    with (folder() / "diary").open("a", encoding="utf-8") as diary:
+        diary.write(line.replace("\n", " ") + "\n")
+
+
+def is_open(door: str) -> bool:
+    return (folder() / f"door-{door}").exists()
+
+
+async def trial(work: Any) -> Any:
+    note(f"began {work.task_id} {work.text}")
+    said: list[str] = []
+    parts: list[dict[str, Any]] = []
+    for command in work.text.split("; "):
+        verb, _, rest = command.partition(" ")
+        if verb in UNKEEPABLE:
+            return UNKEEPABLE[verb]()
+        match verb:
+            case "echo":
+                said.append(rest)
+            case "sleep":
+                await asyncio.sleep(float(rest))
+            case "wait":
+                while not is_open(rest):  # noqa: ASYNC110 - the door is a file, opened by another process
+                    await asyncio.sleep(0.01)
+            case "ask":
+                said.append(await work.ask(rest))
+            case "form":
+                said.append(json.dumps(await work.form(rest, FORM)))
+            case "approve":
+                said.append("approved" if await work.approve(rest, f"all of {rest}") else "denied")
+            case "auth":
+                said.append(await work.authenticate(rest))
+            case "fragment":
+                await work.fragment(rest)
+                said.append(rest)
+            case "data":
+                parts.append({"data": json.loads(rest)})
+            case "many":
+                for number in range(int(rest)):
+                    work.artifact(f"artifact {number}", name=f"piece {number}")
+            case "big":
+                said.append("x" * int(rest))
+            case "note":
+                note(rest)
+            case "boom":
+                raise RuntimeError(f"{rest} {SECRET}")
+            case "nothing":
+                return None
+            case "asked":
+                said.append(json.dumps({"session": work.session, "owner": work.owner, "data": work.data}))
+            case _:
+                said.append(command)
+    return [*([{"text": "\n".join(said)}] if said else []), *parts] if parts else "\n".join(said)
+
+
+def cycle() -> list[Any]:
+    inner: list[Any] = []
+    inner.append(inner)
+    return [{"data": inner}]
+
+
+def deep() -> list[Any]:
+    value: Any = 0
+    for _ in range(40):
+        value = [value]
+    return [{"data": value}]
+
+
+UNKEEPABLE: dict[str, Any] = {
+    "cycle": cycle,
+    "nan": lambda: [{"data": {"x": float("nan")}}],
+    "bytes": lambda: [{"data": b"bytes"}],
+    "tuple": lambda: ("no", "answer"),
+    "deep": deep,
+}
+
+
+def trial_sync(work: Any) -> Any:
+    note(f"began {work.task_id} {work.text}")
+    said: list[str] = []
+    for command in work.text.split("; "):
+        verb, _, rest = command.partition(" ")
+        if verb == "boom":
+            raise RuntimeError(f"{rest} {SECRET}")
+        while verb == "wait" and not is_open(rest):
+            time.sleep(0.01)
+        said += [rest] if verb == "echo" else []
+    note(f"ended {work.task_id}")
+    return "\n".join(said)
+
+
+async def shout(text: str) -> str:
+    """Says a text in capitals."""
+    if text == "boom":
+        raise RuntimeError(SECRET)
+    return text.upper()
+
+
+async def pay(amount: int) -> str:
+    """Pays an amount."""
+    note(f"paid {amount}")
+    return f"paid {amount}"
+
+
+async def guard(text: str, profile: str, task: str) -> bool | str:
+    if "explode" in text:
+        raise RuntimeError(text)
+    if "no go" in text:
+        return "no-go"
+    return "forbidden" not in text
+
+
+def guard_no(text: str, profile: str, task: str) -> bool:
+    return False
+
+
+def redact(text: str) -> str:
+    return text.replace("hush", "[hushed]")
+
+
+def register(outrider: Any) -> None:
+    outrider.handler("trial", trial)
+    outrider.handler("trial-sync", trial_sync)
+    outrider.tool(shout)
+    outrider.tool(pay, needs_approval=True)
+    outrider.subagent(
+        SubagentType(name="trialist", description="Tries things out.", prompt="Try it.", tools=("shout",))
+    )
+    more = os.environ.get("TRIAL", "").split(",")
+    if "guard" in more:
+        outrider.output_guard(guard)
+    if "guard-no" in more:
+        outrider.output_guard(guard_no)
+    if "redactor" in more:
+        outrider.redactor(redact)
