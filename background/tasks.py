@@ -56,10 +56,11 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The task that a message made; `new` is False when it had made it before."""
+    """The task that a message made or answered, and the revision that came of it; `new` is False for one that came before."""
 
     task_id: str
     new: bool
+    revision: int = 1
 
 
 @dataclass(frozen=True)
@@ -234,12 +235,11 @@ def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
     answer = questions.check(asked, message.text, message.data, message.question)
     _require_heard(tx, known.heard_at)
     _receive(tx, message, task.id)
-    _answer(tx, task, asked, _kept(tx, message, task.ceiling), answer)
-    return Accepted(task.id, new=True)
+    return Accepted(task.id, True, _answer(tx, task, asked, _kept(tx, message, task.ceiling), answer))
 
 
-def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer) -> None:
-    """The task goes on from the step that asked, as the next run in its session's lane."""
+def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer) -> int:
+    """The task goes on from the step that asked, as the next run in its session's lane. Returns its revision."""
     row = tx.one(
         f"update tasks set state = 'working', revision = revision + 1 where id = :id and state in {guard(TASK, 'answer')} "
         "returning revision",
@@ -261,6 +261,7 @@ def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer)
         jobs.answered(tx, task.id)
     else:
         emit_turn(tx, task, "turn.started")
+    return row["revision"]
 
 
 def park(tx: Tx, run: Run, question: Question, deadline: int | None) -> tuple[Task, Asked] | None:

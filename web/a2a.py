@@ -37,6 +37,7 @@ PING_S = 15.0
 LOOK_S = 1.0  # the safety net under the bell
 LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
 CANCEL_WAIT_S = 5.0
+PARKED = "input_required"  # a stream ends there; it stays through auth_required
 LAST_WORDS_S = 2.0  # how long a stream may outlast its time until its client has read the end
 SSE_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Json = dict[str, Any]
@@ -61,6 +62,10 @@ class Seen(NamedTuple):
     view: View
     task: Json
 
+    def stopped_since(self, accepted: Accepted) -> bool:
+        """Whether it has ended, or is parked, after what was accepted: an answer is not what it answered."""
+        return self.view.ended or (self.view.parked and self.view.revision > accepted.revision)
+
 
 def see(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
     """The owner's task. Raises `TASK_NOT_FOUND`, for another's too."""
@@ -77,7 +82,7 @@ def see_accepted(tx: Tx, owner: str, task_id: str, history_length: int | None) -
     if seen.view.revision == 1:
         return seen
     first, *_ = journal.after(tx, task_id, 0)
-    later = {"reason": None, "detail": None, "folded_into": None, "result": None}
+    later = {"reason": None, "detail": None, "folded_into": None, "result": None, "question": None}
     view = replace(seen.view, revision=first.revision, state=first.state, at=first.at, **later)
     return Seen(view, a2a_views.task(view, seen.task.get("history")))
 
@@ -149,7 +154,7 @@ class Edge:
         else:
             with self._house.waiting.place():
                 accepted = await self._accept(caller, asked)
-                seen = await self._until_ended(request, caller, accepted, asked.history_length)
+                seen = await self._until_stopped(request, caller, accepted, asked.history_length)
         return {"task": seen.task}
 
     async def _send_streaming(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
@@ -157,7 +162,7 @@ class Edge:
         with ExitStack() as place:
             place.enter_context(self._house.streams.of_user(caller.owner))  # before anything is stored
             accepted = await self._accept(caller, asked)
-            look = see_accepted if accepted.new else see
+            look = see_accepted if accepted.new and accepted.revision == 1 else see
             seen = await self._db.read(look, caller.owner, accepted.task_id, asked.history_length)
             return self._stream(caller, rpc_id, seen, place)
 
@@ -198,6 +203,8 @@ class Edge:
                 origin=caller.origin,
                 cause=caller.trigger,
                 task_id=asked.task_id,
+                data=a2a_message.data_of(asked.message),
+                question=a2a_message.question_of(asked.message),
             ),
             asked.context_id,
         )
@@ -205,10 +212,10 @@ class Edge:
     async def _see(self, caller: Caller, task_id: str, history_length: int | None) -> Seen:
         return await self._db.read(see, caller.owner, task_id, history_length)
 
-    async def _until_ended(
+    async def _until_stopped(
         self, request: Request, caller: Caller, accepted: Accepted, history_length: int | None
     ) -> Seen:
-        """Wait for the end, until the deadline or until the client is gone; either leaves the task alone."""
+        """Wait until it has ended or is parked, until the deadline or until the client is gone; that leaves it alone."""
         task_id = accepted.task_id
         began = asyncio.get_running_loop().time()
         gone = asyncio.ensure_future(request.receive())
@@ -218,7 +225,10 @@ class Edge:
                 async with asyncio.timeout(self._house.settings.blocking_wait_s):
                     if accepted.new:  # it cannot have ended before anybody has heard of it
                         await ear.wait(LOOK_S)
-                    while not (seen := await self._see(caller, task_id, history_length)).view.ended and not gone.done():
+                    while not (
+                        (seen := await self._see(caller, task_id, history_length)).stopped_since(accepted)
+                        or gone.done()
+                    ):
                         if self._house.closed:
                             raise TimeoutError
                         await ear.wait(LOOK_S)
@@ -254,6 +264,8 @@ class Edge:
                 fresh, entries = await self._db.read(_news, caller.owner, view)
                 for entry in entries:
                     yield _frame(rpc_id, a2a_views.event(fresh, entry))
+                    if entry.state == PARKED:
+                        return  # it has become so: what comes next is for whoever asks again
                 view = fresh
                 if not view.ended and (self._house.closed or loop.time() >= expires):
                     yield _sse(to_jsonrpc(A2AError("STREAM_EXPIRED"), rpc_id))
@@ -290,6 +302,8 @@ def refused(fault: Fault) -> A2AError:
     limit = fault.details.get("limit")
     if fault.reason in ("WORKER_UNAVAILABLE", "OPEN_TASKS_LIMIT_REACHED", "MESSAGE_ID_REUSED", "TASK_NOT_CANCELABLE"):
         return A2AError(fault.reason, fault.message, metadata={"limit": limit})
+    if fault.reason == "RESULT_NOT_STORABLE":
+        return A2AError(fault.reason, fault.message, metadata={"level": fault.details.get("level")})
     match fault.kind:
         case "not_found":
             return A2AError("TASK_NOT_FOUND")
@@ -309,7 +323,7 @@ def unexpected(error: Exception) -> A2AError:
 
 
 def _news(tx: Tx, owner: str, seen: View) -> tuple[View, list[journal.Event]]:
-    view = journal.view(tx, owner, seen.task_id)
+    view = journal.view(tx, owner, seen.task_id, content=False)
     if view is None or view.revision == seen.revision:
         return view or seen, []
     return view, journal.after(tx, seen.task_id, seen.revision)

@@ -70,6 +70,19 @@ def skill_of(message: dict[str, Any], limits: Limits) -> str:
     return skill
 
 
+def data_of(message: dict[str, Any]) -> Any:
+    """The value of a checked message's first data part; None where it has none."""
+    return next((part["data"] for part in message["parts"] if "data" in part), None)
+
+
+def question_of(message: dict[str, Any]) -> str | None:
+    """The digest of the question that a checked message answers, if it says so. A2AError -32602."""
+    question = message.get("metadata", {}).get("question")
+    if question is not None and not isinstance(question, str):
+        raise invalid("message.metadata.question", "must be a string")
+    return question
+
+
 def fingerprint(message: dict[str, Any]) -> str:
     """What a checked message is told by when its id comes again: the same for the same content in any order of members.
 
