@@ -34,6 +34,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.providers import infer_provider_class
 
 from agent.offline import OfflineModel
+from agent.providers import Announced, provider_of
 from background.credentials import mask_credentials
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,10 @@ def build_model(name: str, fallbacks: Sequence[str] = ()) -> Model:
     """The model of this name, with others to try in order when it fails. Nothing is sent.
 
     The next one is tried on whatever a provider or the way to it did wrong, in streams as long as nothing of the answer
-    has come; a stream that breaks later is raised. Raises `UnknownModel` and `ModelNotReady`.
+    has come; a stream that breaks later is raised. Whoever asked with `providers.before_requests` is told of each
+    request first. Raises `UnknownModel` and `ModelNotReady`.
     """
-    models = [_single(each) for each in (name, *fallbacks)]
+    models = [Announced(_single(each), provider_of(each)) for each in (name, *fallbacks)]
     return models[0] if len(models) == 1 else FallbackModel(*models, fallback_on=_try_the_next)
 
 

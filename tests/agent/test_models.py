@@ -24,6 +24,7 @@ from pydantic_ai.usage import UsageLimits
 
 from agent.models import Failure, ModelNotReady, UnknownModel, build_model, classify
 from agent.offline import OfflineModel
+from agent.providers import Announced
 from tests.support.scripted import ScriptedModel
 
 Run = Callable[..., Any]
@@ -71,7 +72,8 @@ async def failure(model: Model, streamed: bool = False, **settings: Any) -> Fail
 
 
 def test_offline_is_the_model_that_needs_nothing() -> None:
-    assert isinstance(build_model("offline"), OfflineModel)
+    model = build_model("offline")
+    assert isinstance(model, Announced) and isinstance(model.wrapped, OfflineModel)
 
 
 def test_a_model_is_built_without_a_request_and_then_asks_the_endpoint_of_the_environment(

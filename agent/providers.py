@@ -1,0 +1,92 @@
+"""Whom a conversation is sent to: the name of a model's provider, told before each request is made to it.
+
+A turn says with `before_requests` who wants to know; a fallback's request is told like any other, and so is one of a
+foreground subagent. It decides nothing about what a provider may be sent.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import RunContext
+from pydantic_ai.usage import RequestUsage
+
+Before = Callable[[str], Awaitable[None]]
+_before: ContextVar[Before | None] = ContextVar("before a request", default=None)
+_ONE_PROVIDER = {"openai-chat": "openai", "openai-responses": "openai"}  # two ways to talk to the same
+
+
+def provider_of(model: str) -> str:
+    """The provider in a model's name: of `openai:gpt-5` it is `openai`, of `offline` `offline`."""
+    provider = model.partition(":")[0]
+    return _ONE_PROVIDER.get(provider, provider)
+
+
+@contextmanager
+def before_requests(tell: Before) -> Iterator[None]:
+    """Inside, `tell(provider)` is awaited before each request to a model that `build_model` made.
+
+    What it raises keeps that request from being made. A signal (no `Exception`) ends the turn; an `Exception` could be
+    taken for a failure of the provider's, after which the next one would be tried.
+    """
+    token = _before.set(tell)
+    try:
+        yield
+    finally:
+        _before.reset(token)
+
+
+@dataclass(init=False)
+class Announced(WrapperModel):
+    """A model whose requests are told before they are made."""
+
+    def __init__(self, wrapped: Model, provider: str) -> None:
+        super().__init__(wrapped)
+        self._provider_name = provider
+
+    async def _announce(self) -> None:
+        tell = _before.get()
+        if tell is not None:
+            await tell(self._provider_name)
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        await self._announce()
+        return await super().request(messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        await self._announce()
+        async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as response:
+            yield response
+
+    async def count_tokens(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> RequestUsage:
+        await self._announce()
+        return await super().count_tokens(messages, model_settings, model_request_parameters)
+
+    async def compact_messages(
+        self, request_context: ModelRequestContext, *, instructions: str | None = None
+    ) -> ModelResponse:
+        await self._announce()
+        return await super().compact_messages(request_context, instructions=instructions)
