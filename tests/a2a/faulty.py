@@ -23,7 +23,7 @@ streamed = OpenAIChatModel.request_stream
 
 
 async def run(turns: Turns, run: Run) -> None:
-    text = await turns.db.read(sessions.text_of, run.task_id or "")
+    text, _ = await turns.db.read(sessions.opening, run.task_id or "")
     if "late boom" in text:
         await turns.db.write(taking_up.begin, run, turns.shape, PAST_TURNS)
     if "handler boom" in text or "late boom" in text:
