@@ -1,8 +1,8 @@
 """What does a profile's work: handlers by name, what each is given, and what may come of it.
 
 A handler is `async def handler(work) -> str | list[dict] | None`. After a crash, or an answer, it is run again from its
-start: what it had asked is answered from what was stored, what it had committed is not committed twice. It knows no
-row; where things are kept is the turn's affair, and reaches it as a `Hold`.
+start, and what it had asked is answered from what was stored. It knows no row; where things are kept is the turn's
+affair, and reaches it as a `Hold`.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ class Hold(Protocol):
         """The task's checkpoints, by name; an answer stands under `answer:KEY`."""
         ...
 
-    async def fragment(self, number: int, text: str) -> None:
-        """Commit a piece of the unfinished answer; the first write of a number wins."""
+    async def fragment(self, text: str) -> None:
+        """Commit a piece of the unfinished answer. When the work begins anew, the pieces do too."""
         ...
 
 
@@ -71,7 +71,6 @@ class Work:
     data: Any
     _hold: Hold = field(repr=False)
     _asked: int = field(default=0, init=False, repr=False)
-    _fragments: int = field(default=0, init=False, repr=False)
     _artifacts: list[tuple[str | None, Any]] = field(default_factory=list, init=False, repr=False)
 
     async def ask(self, text: str) -> str:
@@ -95,8 +94,7 @@ class Work:
 
         With an output guard nothing goes out before the whole has passed, and this does nothing.
         """
-        self._fragments += 1
-        await self._hold.fragment(self._fragments, clean(text))
+        await self._hold.fragment(clean(text))
 
     def artifact(self, parts: Given, name: str | None = None) -> None:
         """Add an artifact of its own beside what the handler returns."""

@@ -53,6 +53,16 @@ class Offer:
     broken: str | None = None
 
     @property
+    def by_model(self) -> bool:
+        """Whether a model answers."""
+        return self.profile.handler == AGENT
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing may leave before the whole answer has been checked."""
+        return self.guarded or self.gives is not None
+
+    @property
     def problem(self) -> str | None:
         """What an operator should know of it."""
         if self.broken:
@@ -63,6 +73,11 @@ class Offer:
                 "no result can be kept."
             )
         return None
+
+
+def gone(name: str) -> Offer:
+    """What stands for the profile of an old task that there is none of any more."""
+    return Offer(Profile(name, "", handler="gone"), broken=f"there is no profile {name} any more")
 
 
 Build = Callable[[str], Model]

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 GROUP = "outrider.plugins"
 GUARD_TIMEOUT_S = 60.0
+UNNAMED = "no rule named"
 RULE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 OURS = frozenset({*TOOLS, "ask_user"})
 Guard = Callable[
@@ -73,12 +74,12 @@ class Plugins:
         is logged.
         """
         if not self.guards:
-            return "unguarded"
+            return UNNAMED
         for guard in self.guards:
             verdict = await _verdict(guard, text, profile, task_id)
             if verdict is not True:
                 named = isinstance(verdict, str) and RULE.fullmatch(verdict) and verdict not in text
-                return str(verdict) if named else "refused"
+                return str(verdict) if named else UNNAMED
         return None
 
 

@@ -4,8 +4,8 @@ A tool acts for its turn's owner and session, which it has from the turn and nev
 cannot do it says in words that a model can use.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai import RunContext
@@ -52,12 +52,14 @@ class Desk:
     session: Session
     step: Callable[[], int]
     foreground: Foreground
+    added: Mapping[str, Tool[Any]] = field(default_factory=dict)  # what plugins have added, by name
 
 
 def toolset(desk: Desk, names: tuple[str, ...]) -> FunctionToolset[Any]:
-    """The tools of these names. A name that is none of ours is left out: the fence closes on every doubt."""
+    """The tools of these names. A name that is nobody's is left out: the fence closes on every doubt."""
     made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names]
-    return FunctionToolset(made, id="outrider")
+    added = [tool for name, tool in desk.added.items() if name in names]
+    return FunctionToolset([*made, *added], id="outrider")
 
 
 def _tool(name: str, function: Function, registry: Registry) -> Tool[Any]:

@@ -49,12 +49,15 @@ def settle_expired(tx: Tx, run_id: int, task_id: str, outcome: Outcome) -> bool:
     return queue.withdraw(tx, run_id, TASK_ENDS[outcome.state]) and _end_task(tx, task_id, outcome)
 
 
-def cancel_task(tx: Tx, task: Task, by: str) -> bool:
-    """Cancel a task; its running work is told by the lease that it has lost. False if it has ended."""
+def cancel_task(tx: Tx, task: Task, by: str, note: str = "") -> bool:
+    """Cancel a task; its running work is told by the lease that it has lost. False if it has ended.
+
+    `note` is what whoever canceled it should know besides.
+    """
     run = queue.open_run_of(tx, task.id)
     if run is None or not queue.withdraw(tx, run["id"], "canceled"):
         return False
-    return _end_task(tx, task.id, Outcome("canceled", detail=f"Canceled by its {by}.", canceled_by=by))
+    return _end_task(tx, task.id, Outcome("canceled", detail=f"Canceled by its {by}.{note}", canceled_by=by))
 
 
 def cancel_job(tx: Tx, job: Job, by: str) -> Job:

@@ -23,7 +23,7 @@ from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.journal import View
 from background.tasks import Accepted, Incoming
-from web import a2a_card, a2a_message, a2a_requests, a2a_views
+from web import a2a_card, a2a_message, a2a_requests, a2a_views, admission
 from web.a2a_errors import A2AError, RpcId, headers, http_status, internal, invalid, to_jsonrpc
 from web.a2a_fields import Limits
 from web.a2a_requests import SendRequest, TaskRequest
@@ -172,7 +172,7 @@ class Edge:
 
     async def _cancel(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.cancel_params(params, self._limits)
-        await self._db.write(cancel, caller.owner, asked.id)
+        await self._db.write(cancel, caller.owner, asked.id, self._house.offers)
         return (await self._ended(caller, asked.id)).task
 
     async def _subscribe(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
@@ -189,25 +189,25 @@ class Edge:
     async def _accept(self, caller: Caller, asked: SendRequest) -> Accepted:
         self._house.require_open()
         check_claims(caller, asked.context_id, asked.message.get("metadata"), asked.metadata)
-        ours = caller.origin != "user"
-        return await self._db.write(
-            accept,
-            Incoming(
-                owner=caller.owner,
-                session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
-                message_id=asked.message_id,
-                fingerprint=asked.fingerprint,
-                text=a2a_message.in_words(asked.message),
-                content=asked.message,
-                profile="chat" if ours else asked.skill,
-                origin=caller.origin,
-                cause=caller.trigger,
-                task_id=asked.task_id,
-                data=a2a_message.data_of(asked.message),
-                question=a2a_message.question_of(asked.message),
-            ),
-            asked.context_id,
+        message = Incoming(
+            owner=caller.owner,
+            session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
+            message_id=asked.message_id,
+            fingerprint=asked.fingerprint,
+            text=a2a_message.in_words(asked.message),
+            content=asked.message,
+            profile=asked.skill,
+            origin=caller.origin,
+            cause=caller.trigger,
+            task_id=asked.task_id,
+            data=a2a_message.data_of(asked.message),
+            question=a2a_message.question_of(asked.message),
         )
+        if caller.origin == "user":
+            message = await admission.admit(self._house.offers, message)
+        else:
+            message = await self._db.read(admission.of_ours, self._house.offers, message)
+        return await self._db.write(accept, message, asked.context_id)
 
     async def _see(self, caller: Caller, task_id: str, history_length: int | None) -> Seen:
         return await self._db.read(see, caller.owner, task_id, history_length)
@@ -288,12 +288,12 @@ def accept(tx: Tx, message: Incoming, context_id: str | None) -> Accepted:
     return tasks.accept(tx, message)
 
 
-def cancel(tx: Tx, owner: str, task_id: str) -> None:
+def cancel(tx: Tx, owner: str, task_id: str, offers: admission.Offers) -> None:
     """Cancel the owner's task. Raises faults: not_found; conflict for one that has ended."""
     task = tasks.find(tx, owner, task_id)
     if task is None:
         raise Fault("not_found", "Task not found")
-    if not terminal.cancel_task(tx, task, "user"):
+    if not terminal.cancel_task(tx, task, "user", admission.cancel_note(offers, task)):
         raise Fault("conflict", f"The task is {task.state} already.", reason="TASK_NOT_CANCELABLE")
 
 

@@ -7,6 +7,7 @@ enforced. What clients may send is checked against INPUT_MODES by `web/a2a_reque
 import hashlib
 from typing import Any
 
+from agent.profiles import Profile
 from web.settings import Settings
 
 PATH = "/.well-known/agent-card.json"
@@ -16,23 +17,34 @@ INPUT_MODES = ("text/plain", "text/markdown", "application/json")
 OUTPUT_MODES = ("text/plain", "text/markdown", "application/json")
 CACHE_CONTROL = "public, max-age=300"
 
-SKILLS: dict[str, dict[str, Any]] = {
+STRUCTURED_INPUT = ("application/json", "text/plain")  # a text is taken for the JSON that it spells
+STRUCTURED_OUTPUT = ("application/json", "text/plain")
+
+KNOWN: dict[str, dict[str, Any]] = {
     "chat": {
-        "id": "chat",
-        "name": "Chat",
-        "description": "A conversation that stays live while subagents work in the background; "
-        "what they find out comes back as one briefing.",
         "tags": ["chat", "research", "background"],
         "examples": ["Look into these three libraries in the background and brief me when all are done."],
     },
-    "echo": {
-        "id": "echo",
-        "name": "Echo",
-        "description": "Answers with what it was sent, without a model; for load and conformance tests.",
-        "tags": ["echo", "test"],
-        "examples": ["Hello"],
-    },
+    "echo": {"tags": ["echo", "test"], "examples": ["Hello"]},
 }
+
+
+def input_modes(profile: Profile) -> tuple[str, ...]:
+    """The media types that a message to this profile may have."""
+    return STRUCTURED_INPUT if profile.input_schema is not None else INPUT_MODES
+
+
+def skill(profile: Profile) -> dict[str, Any]:
+    """A profile as a skill; what it says of modes stands only where it differs from the card's."""
+    made: dict[str, Any] = {
+        "id": profile.name,
+        "name": profile.name.replace("-", " ").replace("_", " ").capitalize(),
+        "description": profile.description,
+        **KNOWN.get(profile.name, {"tags": [profile.name]}),
+    }
+    made |= {"inputModes": list(STRUCTURED_INPUT)} if profile.input_schema is not None else {}
+    made |= {"outputModes": list(STRUCTURED_OUTPUT)} if profile.output_schema is not None else {}
+    return made
 
 
 def card(settings: Settings, version: str) -> dict[str, Any]:
@@ -50,7 +62,7 @@ def card(settings: Settings, version: str) -> dict[str, Any]:
         "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
-        "skills": [SKILLS[name] for name in settings.profiles],
+        "skills": [skill(profile) for profile in settings.offered_profiles],
     }
 
 

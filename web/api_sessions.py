@@ -14,6 +14,8 @@ from background.results import Result
 from background.sessions import Listed, Message
 from background.tasks import Incoming
 from background.times import rfc3339
+from web import admission
+from web.a2a_fields import Limits
 from web.a2a_message import fingerprint
 from web.console import render
 from web.door import Call, Endpoint, Json, door, no_incognito, not_yet, session_id, text
@@ -141,10 +143,10 @@ async def post_message(call: Call) -> Response:
         fingerprint=fingerprint(content),
         text=said,
         content=content,
-        profile=skill or "chat",
+        profile=skill or Limits(skills=call.house.settings.profiles).default_skill,
         task_id=task_id,
     )
-    accepted = await call.db.write(tasks.accept, incoming)
+    accepted = await call.db.write(tasks.accept, await admission.admit(call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
 
 
@@ -158,17 +160,19 @@ def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
 
 
 async def cancel_turn(call: Call) -> Json:
-    return await call.db.write(_cancel_turn, call.owner, call.id, call.request.path_params["task_id"])
+    task_id = call.request.path_params["task_id"]
+    return await call.db.write(_cancel_turn, call.owner, call.id, task_id, call.house.offers)
 
 
-def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str) -> Json:
+def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str, offers: admission.Offers) -> Json:
     session = sessions.get(tx, owner, given)
     task = tasks.find(tx, owner, task_id)
     if task is None or task.session != session.uid:
         raise not_found("task")
-    if not terminal.cancel_task(tx, task, "user"):
+    note = admission.cancel_note(offers, task)
+    if not terminal.cancel_task(tx, task, "user", note):
         raise Fault("conflict", f"The task is {task.state} already.", state=task.state)
-    return {"task_id": task_id, "state": "canceled"}
+    return {"task_id": task_id, "state": "canceled", **({"note": note.strip()} if note else {})}
 
 
 def routes(house: House) -> list[BaseRoute]:

@@ -19,16 +19,18 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from agent import sdk
+from agent import plugins, sdk
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
+from agent.offers import BadProfile, Offer, make_ready
+from agent.plugins import Plugins
 from agent.reports import Reports
-from agent.subagents import Registry
 from agent.taking_up import Shape, Turn
 from agent.turns import Bounds, Turns
 from background import journal
 from background.database import Clock, Database, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
+from background.redaction import redact as redact_text
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
@@ -51,6 +53,9 @@ class Outrider:
     def __init__(self, settings: Settings, model: Model, now: Clock, *, serves: bool, works: bool) -> None:
         self.settings = settings
         self._model, self._now = model, now
+        self._plugins = plugins.load()
+        self._offers = _offers(settings, self._plugins)
+        self._models = [model, *(offer.model for offer in self._offers.values() if offer.model)]
         self._serves, self._works = serves, works
         self.house: House
         self.app: ASGIApp
@@ -60,13 +65,16 @@ class Outrider:
     async def running(self) -> AsyncIterator["Outrider"]:
         """Open, work, and on the way out hand back what cannot be finished."""
         async with AsyncExitStack() as stack:
-            db = await Database(self.settings.database_path, self._now, limits_of(self.settings)).open()
+            db = await self._database().open()
             stack.push_async_callback(db.close)
             store = await Store.open(self.settings.knowledge_path)
             stack.push_async_callback(store.close)
-            await stack.enter_async_context(self._model)
+            for model in self._models:
+                await stack.enter_async_context(model)
             await documents.take_in_own_docs(store, db.now())
-            self.house = House(self.settings, db, store, Registry(), Credentials())
+            self.house = House(
+                self.settings, db, store, self._plugins.registry, Credentials(), self._offers, self._plugins
+            )
             self.app = self._stack()
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry))
             projector = asyncio.create_task(journal.run_projector(db))
@@ -75,6 +83,10 @@ class Outrider:
             await self.worker.start()
             stack.push_async_callback(self.stop)
             yield self
+
+    def _database(self) -> Database:
+        redact = self._plugins.redactor or redact_text
+        return Database(self.settings.database_path, self._now, limits_of(self.settings), redact=redact)
 
     async def stop(self) -> None:
         """Take nothing more, finish what can be finished in time, hand back the rest. A second call does nothing."""
@@ -134,7 +146,8 @@ class Outrider:
             db=self.house.db,
             knowledge=self.house.knowledge,
             model=self._model,
-            registry=self.house.registry,
+            plugins=self._plugins,
+            offers=self._offers,
             shape=Shape(settings.excerpt_chars, settings.notifications_chars),
             bounds=Bounds(settings.job_timeout_s, settings.turn_timeout_s, settings.stall_s, settings.max_jobs),
             say=saying(self.house.deltas),
@@ -149,6 +162,19 @@ def build(
 ) -> Outrider:
     """An Outrider out of settings. Raises `BadSetting` for a model that cannot be had."""
     return Outrider(settings, model or _model(settings), now, serves=serves, works=works)
+
+
+def _offers(settings: Settings, added: Plugins) -> dict[str, Offer]:
+    """All profiles, made ready. Raises `BadSetting` for what means nothing here."""
+    try:
+        return make_ready(
+            settings.defined_profiles,
+            settings.answer_level,
+            added,
+            lambda name: build_model(name, settings.fallback_models),
+        )
+    except BadProfile as error:
+        raise BadSetting(str(error)) from error
 
 
 def _model(settings: Settings) -> Model:
@@ -270,7 +296,7 @@ async def _serve(settings: Settings, worker: bool) -> None:
             server = _Server(_config(outrider.app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
-            for problem in await health.problems(outrider.house):
+            for problem in [*await health.problems(outrider.house), *outrider.house.flaws]:
                 log.warning(problem)
             await stop.wait()
             await outrider.stop()

@@ -61,7 +61,7 @@ async def status(call: Call) -> dict[str, Any]:
         },
         "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},
         "settings": house.settings.model_dump(mode="json"),
-        "problems": [*found, *filter(None, [house.waits.warning])],
+        "problems": [*found, *house.flaws, *filter(None, [house.waits.warning])],
     }
 
 

@@ -4,12 +4,14 @@ A value that is handed around; it starts and stops nothing (`web/app.py` does) a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from agent.offers import Offer
+from agent.plugins import Plugins
 from agent.subagents import Registry
 from background.database import Database
 from knowledge.store import Store
@@ -70,6 +72,8 @@ class House:
     knowledge: Store
     registry: Registry
     credentials: Credentials
+    offers: Mapping[str, Offer]
+    plugins: Plugins
     deltas: Deltas = field(default_factory=Deltas)
     stopping: bool = False
     closed: bool = False
@@ -80,6 +84,16 @@ class House:
         )
         self.streams = Streams(self.settings)
         self.waits = Waits(self.settings.blocking_wait_s)
+
+    @property
+    def offered(self) -> list[Offer]:
+        """The profiles that a client may ask for, made ready."""
+        return [self.offers[name] for name in self.settings.profiles]
+
+    @property
+    def flaws(self) -> list[str]:
+        """What does not work here while the rest does: broken plugins, and profiles that take no work."""
+        return [*self.plugins.problems, *(offer.problem for offer in self.offered if offer.problem)]
 
     def require_open(self) -> None:
         """Raises `WORKER_UNAVAILABLE` once the process is stopping."""

@@ -191,9 +191,11 @@ class Settings(BaseModel):
         """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
         return self.data / "knowledge.db"
 
-    def profile(self, name: str) -> Profile | None:
-        """The profile of this name, offered or not."""
-        return self.defined_profiles.get(name) or BUILTIN.get(name)
+    @property
+    def offered_profiles(self) -> list[Profile]:
+        """The profiles that a client may ask for."""
+        known = {**BUILTIN, **self.defined_profiles}
+        return [known[name] for name in self.profiles]
 
     @property
     def address(self) -> str:

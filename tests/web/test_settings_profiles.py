@@ -56,7 +56,7 @@ def refusal(load_from: Load, toml: str) -> str:
 def test_a_table_says_all_of_a_profile(load_from: Load) -> None:
     settings = load_from(WHOLE)
     assert settings.profiles == ("chat", "helper")
-    assert settings.profile("helper") == Profile(
+    assert settings.defined_profiles["helper"] == Profile(
         name="helper",
         description="Helps.",
         handler="agent",
@@ -73,7 +73,7 @@ def test_a_table_says_all_of_a_profile(load_from: Load) -> None:
 
 
 def test_what_a_table_does_not_say_is_open(load_from: Load) -> None:
-    assert load_from("[profiles.p]").profile("p") == Profile("p", "The profile p.")
+    assert load_from("[profiles.p]").defined_profiles["p"] == Profile("p", "The profile p.")
 
 
 def test_only_what_is_named_is_offered_and_the_environment_names_last(load_from: Load) -> None:
@@ -83,11 +83,11 @@ def test_only_what_is_named_is_offered_and_the_environment_names_last(load_from:
 
 def test_a_built_in_profile_takes_fields_too(load_from: Load) -> None:
     chat, echo = (
-        load_from("[profiles.chat]\ntools = []\n[profiles.echo]\nmax_open_tasks = 3").profile(name)
+        load_from("[profiles.chat]\ntools = []\n[profiles.echo]\nmax_open_tasks = 3").defined_profiles[name]
         for name in ("chat", "echo")
     )
-    assert chat and (chat.handler, chat.tools) == ("agent", ()) and chat.description.startswith("A conversation")
-    assert echo and (echo.handler, echo.max_open_tasks) == ("echo", 3)
+    assert (chat.handler, chat.tools) == ("agent", ()) and chat.description.startswith("A conversation")
+    assert (echo.handler, echo.max_open_tasks) == ("echo", 3)
 
 
 def test_a_provider_has_the_level_that_its_table_gives(load_from: Load) -> None:

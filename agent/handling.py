@@ -1,0 +1,80 @@
+"""A turn that a handler answers: what the handler is given of it, and how it ended.
+
+Other than a model's turn it has no steps: it is run again from its start, with the answers that were stored.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from agent.handlers import BadAnswer, Handler, Work
+from agent.offers import Offer
+from agent.taking_up import Turn
+from background.results import artifact_id
+from background.terminal import Outcome
+
+log = logging.getLogger(__name__)
+
+NOT_STORABLE = "Its result could not be stored."
+
+
+class Holding:
+    """What a handler's `Work` reaches of its turn; `commit` takes a piece of the answer, None where none may leave."""
+
+    def __init__(self, stored: Mapping[str, str], commit: Callable[[str], Awaitable[None]] | None) -> None:
+        self.stored = stored
+        self._commit = commit
+
+    async def fragment(self, text: str) -> None:
+        """Commit a piece, or hold it back."""
+        if self._commit:
+            await self._commit(text)
+
+
+async def handle(
+    turn: Turn, offer: Offer, handler: Handler, holding: Holding, within_s: float, limit_s: float
+) -> Outcome:
+    """Run the handler, for as long as `within_s` of its `limit_s` is left. Raises `Parks`, and what the handler raises."""
+    work = _work(turn, offer, holding)
+    deadline = asyncio.timeout(within_s)
+    try:
+        async with deadline:
+            artifacts = await handler.run(work)
+    except BadAnswer as error:
+        log.warning("the answer of task %s cannot be stored: %s", turn.task.id, error)
+        return Outcome("failed", reason="NO_REPORT", detail=NOT_STORABLE)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        return Outcome("failed", reason="TIMED_OUT", detail=f"It ran longer than {limit_s:g} s.")
+    numbered = [{"artifactId": artifact_id(turn.task.id, number), **made} for number, made in enumerate(artifacts, 1)]
+    return Outcome("completed", numbered)
+
+
+def _work(turn: Turn, offer: Offer, holding: Holding) -> Work:
+    parts = turn.content["parts"]
+    text = "\n".join(part["text"] for part in parts if "text" in part)
+    return Work(
+        task_id=turn.task.id,
+        session=turn.session.id,
+        owner=turn.task.owner,
+        text=text,
+        parts=parts,
+        data=_data(parts, text, offer),
+        _hold=holding,
+    )
+
+
+def _data(parts: list[dict[str, Any]], text: str, offer: Offer) -> Any:
+    """The first data part's value; of a profile that takes structured data, also that of a text that spells it."""
+    for part in parts:
+        if "data" in part:
+            return part["data"]
+    if offer.takes is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,73 @@
+"""What a message's profile says before it is accepted: whether it takes work, what it takes, how much may be kept.
+
+It stores nothing: what it finds out goes into the `Incoming`, and counts and levels are checked with the acceptance.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.offers import Offer, check_input
+from agent.profiles import CHAT
+from agent.schemas import Unfit
+from background import jobs, tasks
+from background.database import Tx
+from background.errors import Fault
+from background.tasks import Incoming
+from web.a2a_card import input_modes
+from web.a2a_errors import A2AError
+
+Offers = Mapping[str, Offer]
+
+
+async def admit(offers: Offers, message: Incoming) -> Incoming:
+    """A client's message, with what its profile allows. Raises `refused` and `invalid` faults, A2AError -32005.
+
+    An answer to a question is not checked: it belongs to a task that was begun, and the question has a form of its own.
+    """
+    offer = offers[message.profile]
+    if message.task_id is not None:
+        return message
+    if offer.broken:
+        raise Fault("refused", f"The profile {message.profile} takes no work now; nothing was stored.")
+    _check_modes(offer, message)
+    if offer.takes:
+        try:
+            # In a thread: it may take a while, and nobody else should wait for it.
+            await asyncio.to_thread(check_input, offer.takes, message.content["parts"])
+        except Unfit as unfit:
+            field = f"message.{unfit.place}"
+            raise Fault("invalid", unfit.why, field=field) from None
+    return replace(message, ceiling=offer.level, max_open=offer.profile.max_open_tasks)
+
+
+def _check_modes(offer: Offer, message: Incoming) -> None:
+    modes = input_modes(offer.profile)
+    for index, part in enumerate(message.content["parts"]):
+        if part.get("mediaType", modes[0]).partition(";")[0].strip().lower() not in modes:
+            field, supported = f"message.parts[{index}].mediaType", ", ".join(sorted(modes))
+            told = {"field": field, "supported": supported}
+            raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", f"{field}: must be one of {supported}", metadata=told)
+
+
+def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
+    """A message of Outrider's own: a job and a briefing have the profile of the turn that sent the work out.
+
+    Else a narrow profile's work would be done, and told, with the tools and the level of a wider one.
+    """
+    job = jobs.find(tx, message.owner, message.cause or "")
+    turn = tasks.find(tx, message.owner, job.batch_id if job else message.cause or "")
+    offer = offers.get(turn.profile) if turn else None
+    if offer is None or not offer.by_model or offer.broken:
+        offer = offers[CHAT]
+    return replace(message, profile=offer.profile.name, ceiling=offer.level)
+
+
+def cancel_note(offers: Offers, task: tasks.Task) -> str:
+    """What whoever cancels this task should know: of work that cannot be stopped."""
+    offer = offers.get(task.profile)
+    if offer is None or not offer.may_go_on or task.state != "working":
+        return ""
+    return (
+        " It may be within a plugin's call that cannot be stopped and goes on to its end; what comes of it is not kept."
+    )
