@@ -118,13 +118,14 @@ def no_room(tx: Tx, task_id: str, job_ids: list[str]) -> None:
 
 def drop(tx: Tx, job_id: str, attempt: int, why: str) -> None:
     """An attempt that was not told and never will be: a later one takes its place."""
-    tx.x(
+    given_up = tx.x(
         "update deliveries set state = 'undeliverable' where job_id = :job and attempt = :attempt "
         f"and state in {guard(DELIVERY, 'give_up')}",
         job=job_id,
         attempt=attempt,
     )
-    _note(tx, job_id, attempt, why)
+    if given_up:
+        _note(tx, job_id, attempt, why)
 
 
 def held_up(tx: Tx, job_ids: list[str], why: str, *, tried: bool) -> None:

@@ -282,7 +282,8 @@ def _vacate(tx: Tx, ended: Row | None) -> bool:
     if ended["lane"] is not None:
         promoted = tx.x(
             "update runs set state = 'queued' where id = (select min(id) from runs where lane = :lane and ended_at is null) "
-            f"and state in {guard(RUN, 'promote')}",
+            f"and state in {guard(RUN, 'promote')} and not exists (select 1 from runs where lane = :lane "
+            "and state in ('queued', 'running', 'parked'))",  # an answered task's next run is younger, and its head all the same
             lane=ended["lane"],
         )
         if promoted:

@@ -332,10 +332,10 @@ def fragment(tx: Tx, run: Run, text: str) -> None:
     """Commit a piece of the answer, which whoever watches may read. Raises `LeaseLost`."""
     queue.progress(tx, run)
     row = tx.one(
-        "update tasks set revision = revision + 1 where id = :id and state = 'working' returning revision, ceiling",
+        "update tasks set revision = revision + 1 where id = :id and state = 'working' and ceiling = 'full' returning revision",
         id=run.task_id,
     )
-    if row is not None and row["ceiling"] == "full":  # a piece cannot be masked: what is to be masked may be cut in two
+    if row is not None:  # at another level: a piece cannot be masked, what is to be masked may be cut in two
         journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
