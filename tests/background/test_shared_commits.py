@@ -94,14 +94,14 @@ async def test_a_trouble_that_shows_only_at_the_commit_is_the_culprit_s_alone(db
 
     def orphan(tx: Tx) -> None:
         tx.x("pragma defer_foreign_keys = on")
-        tx.x("insert into unprojected values ('no such task')")
+        tx.x("insert into revisions (task_id, revision, state, at) values ('no such task', 1, 'submitted', 1)")
 
     writes = [lambda: db.write(keep, "a"), lambda: db.write(orphan), lambda: db.write(keep, "b")]
     _, (a, error, b) = await commits(db, *writes)
     assert (a, b) == ("kept a", "kept b")
     assert isinstance(error, sqlite3.IntegrityError)
     assert committed(db) == {"a", "b"}
-    assert await value(db, "select count(*) from unprojected") == 0
+    assert await value(db, "select count(*) from revisions") == 0
 
 
 @story
@@ -162,7 +162,7 @@ async def test_in_a_shared_commit_those_ring_who_stand_and_nobody_else(db: Datab
 
     def orphan(tx: Tx) -> None:  # makes all of them run a second time, each alone
         tx.x("pragma defer_foreign_keys = on")
-        tx.x("insert into unprojected values ('no such task')")
+        tx.x("insert into revisions (task_id, revision, state, at) values ('no such task', 1, 'submitted', 1)")
         tx.ring("c")
 
     writes = [

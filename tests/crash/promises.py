@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from background.database import KEY_FILE
+from background.sealing import Vault, key_file
 from tests.crash.story import (
     AGAIN,
     ANSWER,
@@ -50,6 +52,8 @@ class Left:
 
     registry: sqlite3.Connection
     knowledge: sqlite3.Connection
+    vault: Vault
+    folder: Path
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         return self.registry.execute(sql, values).fetchall()
@@ -57,6 +61,17 @@ class Left:
     def pairs(self, sql: str) -> dict[Any, Any]:
         """Two columns as a dict."""
         return dict(map(tuple, self.rows(sql)))
+
+    def descriptions(self) -> dict[str, str]:
+        """What the jobs are called, by id."""
+        cells = self.pairs("select id, description from jobs")
+        return {job_id: self.vault.unseal("jobs.description", job_id, cell) for job_id, cell in cells.items()}
+
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        """What the console heard: names and data."""
+        rows = self.rows("select * from events order by id")
+        opened = [self.vault.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]) for row in rows]
+        return [(row["name"], json.loads(data)) for row, data in zip(rows, opened, strict=True)]
 
     def turn_of(self, message_id: str) -> str:
         """The task that a user's message made."""
@@ -67,7 +82,7 @@ def broken(seen: Seen, data: Path) -> list[str]:
     """Every promise that does not hold, in words; none is as it should be."""
     registry, knowledge = (_opened(data / name) for name in ("outrider.db", "knowledge.db"))
     with closing(registry), closing(knowledge):
-        left = Left(registry, knowledge)
+        left = Left(registry, knowledge, key_file(data / KEY_FILE), data)
         return [f"{promise.__name__}: {line}" for promise in PROMISES for line in promise(seen, left)]
 
 
@@ -81,7 +96,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def files_are_sound(seen: Seen, left: Left) -> Broken:
-    for name, connection in vars(left).items():
+    for name, connection in (("registry", left.registry), ("knowledge", left.knowledge)):
         for (told,) in connection.execute("pragma integrity_check"):
             if told != "ok":
                 yield f"{name}: {told}"
@@ -98,30 +113,40 @@ def nothing_is_left_to_do(seen: Seen, left: Left) -> Broken:
         yield f"run {run['key']} is {run['state']}"
     for task in left.rows("select * from tasks where ended_at is null"):
         yield f"task {task['id']} of {task['origin']} is {task['state']}"
-    for row in left.rows("select task_id from unprojected"):
-        yield f"task {row['task_id']} is not projected"
+    for row in left.rows("select * from revisions where projected = 0"):
+        yield f"revision {row['revision']} of task {row['task_id']} is not projected"
+
+
+def nothing_that_was_said_stands_in_plain_words(seen: Seen, left: Left) -> Broken:
+    """In the registry's files, wherever a kill left them: nor in what was written and taken back."""
+    said = [
+        *USER_MESSAGES.values(),
+        *(text for texts in ANSWERS.values() for text in texts if text),
+        *map(_work, ALL_JOBS),
+    ]
+    for path in left.folder.glob("outrider.db*"):
+        held = path.read_bytes()
+        yield from (f"{path.name} holds {text!r}" for text in said if text.encode() in held)
+
+
+def _work(name: str) -> str:
+    return f"Work on {name}"
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
 def every_spawn_happened_once(seen: Seen, left: Left) -> Broken:
-    for name, count in Counter(row["description"] for row in left.rows("select description from jobs")).items():
-        if count != 1:
-            yield f"{count} jobs are {name}"
-    yield from _differ("jobs", {row["description"] for row in left.rows("select description from jobs")}, ALL_JOBS)
+    yield from _differ("jobs", sorted(left.descriptions().values()), sorted(ALL_JOBS))
 
 
 def every_attempt_is_one_task(seen: Seen, left: Left) -> Broken:
     of_job = "select id from tasks where origin = 'background' and cause = ? order by created_at"
+    names = left.descriptions()
     for job in left.rows("select * from jobs"):
-        ran = [task["id"] for task in left.rows(of_job, job["id"])]
-        if len(ran) != job["attempts"] or ran[-1] != job["task_id"] or job["attempts"] != _attempts(job["description"]):
-            yield f"{job['description']}, attempt {job['attempts']}, ran as {ran}"
-
-
-def _attempts(name: str) -> int:
-    return 2 if name == AGAIN else 1
+        ran, expected = [task["id"] for task in left.rows(of_job, job["id"])], 1 + (names[job["id"]] == AGAIN)
+        if len(ran) != expected or job["attempts"] != expected or ran[-1] != job["task_id"]:
+            yield f"{names[job['id']]}, attempt {job['attempts']}, ran as {ran}"
 
 
 def every_job_ended_as_it_must(seen: Seen, left: Left) -> Broken:
@@ -284,10 +309,7 @@ def _found_nothing(left: Left, task_id: str) -> bool:
 
 def nothing_is_heard_twice(seen: Seen, left: Left) -> Broken:
     """The console's events: each once an attempt, each once a turn that began."""
-    events = Counter(
-        (row["name"], json.loads(row["data"]).get("id") or json.loads(row["data"])["task_id"])
-        for row in left.rows("select name, data from events")
-    )
+    events = Counter((name, data.get("id") or data["task_id"]) for name, data in left.events())
     attempts = [row["cause"] for row in left.rows("select cause from tasks where origin = 'background'")]
     begun = [
         row["id"] for row in left.rows("select id from tasks where origin <> 'background' and started_at is not null")
@@ -304,10 +326,10 @@ def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
         for row in left.rows("select task_id, revision, state from views")
     }
     yield from _differ("views", views, tasks)
-    results = left.pairs("select task_id, json_array_length(artifacts) from results")
+    results = left.pairs("select task_id, pieces from results")
     for task_id, (revision, state) in tasks.items():
         entries = left.rows("select revision, kind from journal where task_id = ?", task_id)
-        states = sorted(row["revision"] for row in entries if row["kind"] == "status")
+        states = sorted(row["revision"] for row in entries if row["kind"] != "artifact")
         artifacts = sum(row["kind"] == "artifact" for row in entries)
         if states != list(range(1, revision + 1)) or artifacts != (results[task_id] if state == "completed" else 0):
             yield f"the journal of {task_id} has the states {states} and {artifacts} artifacts"
@@ -318,7 +340,7 @@ def one_checkpoint_stays(seen: Seen, left: Left) -> Broken:
     for row in left.rows(
         "select t.id, t.state, group_concat(c.name) as names from checkpoints c join tasks t on t.id = c.task_id "
         "join results r on r.task_id = t.id group by t.id "
-        "having count(*) > 1 or (t.state = 'completed' and r.artifacts <> '[]' and names <> 'transcript')"
+        "having count(*) > 1 or (t.state = 'completed' and r.pieces > 0 and names <> 'transcript')"
     ):
         yield f"{row['state']} task {row['id']} has {row['names']}"
 
@@ -373,6 +395,7 @@ def who_was_told_to_end_has_handed_everything_back(seen: Seen, left: Left) -> Br
 PROMISES: list[Callable[[Seen, Left], Broken]] = [
     files_are_sound,
     nothing_is_left_to_do,
+    nothing_that_was_said_stands_in_plain_words,
     every_spawn_happened_once,
     every_attempt_is_one_task,
     every_job_ended_as_it_must,

@@ -102,8 +102,9 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "files_are_sound": knowledge(
         "insert into chunk_index (chunk_index, rowid, heading, text) select 'delete', id, heading, text from chunk limit 1"
     ),
-    "nothing_is_left_to_do": registry("insert into unprojected select id from tasks limit 1"),
-    "every_spawn_happened_once": registry("update jobs set description = 'alpha' where description = 'beta'"),
+    "nothing_is_left_to_do": registry("update revisions set projected = 0 where revision = 1"),
+    "nothing_that_was_said_stands_in_plain_words": registry("update runs set params = 'ANYTHING ELSE?' where id = 1"),
+    "every_spawn_happened_once": registry("delete from jobs where created_at = (select max(created_at) from jobs)"),
     "every_attempt_is_one_task": registry("update tasks set cause = 'none' where origin = 'background'"),
     "every_job_ended_as_it_must": a_job_completed_that_cannot,
     "every_report_is_found_once": knowledge("delete from document where job_id is not null"),
@@ -116,8 +117,8 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "every_message_is_answered_once": an_answer_is_missing,
     "every_task_can_be_read": a_turn_failed,
     "nothing_is_heard_twice": registry(
-        "insert into events (owner, session, name, data, created_at) "
-        "select owner, session, name, data, created_at from events where name = 'background.completed' limit 1"
+        "insert into events (uid, owner, session, name, data, created_at) "
+        "select uid, owner, session, name, data, created_at from events where name = 'background.completed' limit 1"
     ),
     "views_say_what_the_tasks_say": registry("update views set revision = revision - 1"),
     "one_checkpoint_stays": registry("update checkpoints set name = 'input' where name = 'transcript'"),
