@@ -13,20 +13,32 @@ class Ear:
     """One listener. A ring between two waits is kept, so that nothing falls between looking and waiting."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._rung = False
+        self._waiter: asyncio.Future[None] | None = None
 
     def hear(self) -> None:
-        self._rung.set()
+        self._rung = True
+        self._wake()
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Until there was a ring since the last wait; False when `timeout` seconds passed without one."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._rung.wait()
-        except TimeoutError:
-            return False
-        self._rung.clear()
-        return True
+        if not self._rung:
+            # By hand, because every message waits: an event inside a timeout costs twice as much.
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = None if timeout is None else loop.call_later(timeout, self._wake)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        rung, self._rung = self._rung, False
+        return rung
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Bell:

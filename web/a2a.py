@@ -13,7 +13,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
+from pydantic_core import to_json
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -35,6 +37,7 @@ log = logging.getLogger("outrider.a2a")
 
 PING_S = 15.0
 LOOK_S = 1.0  # the safety net under the bell
+SOON_S = 0.25  # only who waits longer is watched for being gone: most have their answer by then
 LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
 CANCEL_WAIT_S = 5.0
 PARKED = "input_required"  # a stream ends there; it stays through auth_required
@@ -53,7 +56,7 @@ def routes(house: House, version: str) -> list[BaseRoute]:
             return Response(status_code=304, headers=sent)
         return Response(card, media_type="application/json", headers=sent)
 
-    return [Route("/a2a", edge.rpc, methods=["POST"]), Route(a2a_card.PATH, agent_card, methods=["GET"])]
+    return [Route("/a2a", edge, methods=["POST"]), Route(a2a_card.PATH, agent_card, methods=["GET"])]
 
 
 class Seen(NamedTuple):
@@ -104,7 +107,7 @@ class _Stream(StreamingResponse):
 
 
 class Edge:
-    """The methods, over one house."""
+    """The methods, over one house: an ASGI application, since each layer above takes its share of every message."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -118,7 +121,11 @@ class Edge:
             "SubscribeToTask": self._subscribe,
         }
 
-    async def rpc(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._rpc(Request(scope, receive))
+        await answer(scope, receive, send)
+
+    async def _rpc(self, request: Request) -> Response:
         """One JSON-RPC call. Whatever goes wrong comes back as its envelope; exception texts stay here."""
         rpc_id: RpcId = None
         try:
@@ -126,9 +133,7 @@ class Edge:
             request.state.large = len(body) > LARGE_BODY
             envelope = await _off_the_loop(request, a2a_requests.parse_envelope, body)
             rpc_id = envelope.id
-            a2a_requests.negotiate(
-                request.headers.get("a2a-version"), request.query_params.get("A2A-Version"), envelope.method
-            )
+            a2a_requests.negotiate(*_versions(request.scope), envelope.method)
             answer = await self._methods[envelope.method](request, caller_of(request.scope), rpc_id, envelope.params)
         except A2AError as error:
             return self._refusal(error, error.rpc_id if rpc_id is None else rpc_id)
@@ -138,7 +143,7 @@ class Edge:
             return self._refusal(unexpected(error), rpc_id)
         if isinstance(answer, Response):
             return answer
-        return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "result": answer})
+        return Response(to_json({"jsonrpc": "2.0", "id": rpc_id, "result": answer}), media_type="application/json")
 
     def _refusal(self, error: A2AError, rpc_id: RpcId) -> Response:
         status = http_status(error, self._house.settings.rpc_error_status)
@@ -216,19 +221,22 @@ class Edge:
         self, request: Request, caller: Caller, accepted: Accepted, history_length: int | None
     ) -> Seen:
         """Wait until it has ended or is parked, until the deadline or until the client is gone; that leaves it alone."""
-        task_id = accepted.task_id
+        task_id, patience_s = accepted.task_id, self._house.settings.blocking_wait_s
         began = asyncio.get_running_loop().time()
-        gone = asyncio.ensure_future(request.receive())
         with self._db.bell.listen(f"end:{task_id}") as ear:
+            if accepted.new:  # it cannot have ended before anybody has heard of it
+                await ear.wait(min(SOON_S, patience_s))
+                seen = await self._see(caller, task_id, history_length)
+                if seen.stopped_since(accepted):
+                    self._house.waits.ended(None)
+                    return seen
+            gone = asyncio.ensure_future(request.receive())
             gone.add_done_callback(lambda _: ear.hear())
             try:
-                async with asyncio.timeout(self._house.settings.blocking_wait_s):
-                    if accepted.new:  # it cannot have ended before anybody has heard of it
-                        await ear.wait(LOOK_S)
-                    while not (
-                        (seen := await self._see(caller, task_id, history_length)).stopped_since(accepted)
-                        or gone.done()
-                    ):
+                async with asyncio.timeout_at(began + patience_s):
+                    while not (seen := await self._see(caller, task_id, history_length)).stopped_since(accepted):
+                        if gone.done():
+                            break
                         if self._house.closed:
                             raise TimeoutError
                         await ear.wait(LOOK_S)
@@ -330,12 +338,24 @@ def _news(tx: Tx, owner: str, seen: View) -> tuple[View, list[journal.Event]]:
 
 
 async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
+    body, more = bytearray(), True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
         if len(body) > BODY_LIMIT:
             raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")
+        more = message.get("more_body", False)
     return bytes(body)
+
+
+def _versions(scope: Scope) -> tuple[str | None, str | None]:
+    """A2A-Version in the headers and in the query, which is only looked into where the header is not there."""
+    for name, value in scope["headers"]:
+        if name == b"a2a-version":
+            return value.decode("latin-1"), None
+    return None, QueryParams(scope["query_string"]).get("A2A-Version")
 
 
 async def _off_the_loop(request: Request, function: Callable[..., Any], given: Any, *more: Any) -> Any:

@@ -56,6 +56,8 @@ def path_deeper_than(nesting: int, value: Any) -> Path | None:
     """The way to a first list or object with more than `nesting - 1` around it; None if there is none."""
     level: list[tuple[Path, Any]] = [((), value)] if isinstance(value, dict | list) else []
     for _ in range(nesting):
+        if not level:
+            return None
         level = [
             ((*path, key), inner)
             for path, outer in level
