@@ -164,6 +164,11 @@ def _block(notice: Notice, width: int) -> str:
     return "\n".join(lines)
 
 
+def erased_block(job_id: str) -> str:
+    """What stands in place of the block of a job whose report was erased."""
+    return f"<task-notification>\n<job-id>{job_id}</job-id>\n<status>erased</status>\n</task-notification>"
+
+
 def _reason(notice: Notice) -> list[str]:
     if notice.canceled_by:
         return [

@@ -175,3 +175,32 @@ def get(tx: Tx, owner: str, batch_id: str) -> tuple[Row, list[Row], list[dict[st
         "select generation, task_id, at, counts from joins where batch_id = :id order by generation", id=batch_id
     )
     return batch, members, [{**dict(row), "counts": json.loads(row["counts"])} for row in joins]
+
+
+def erase(tx: Tx, job_ids: str) -> None:
+    """Take these jobs (a JSON list of ids) out of their batches, and away what is left without a member."""
+    rows = tx.q(
+        "delete from members where job_id in (select value from json_each(:ids)) returning batch_id", ids=job_ids
+    )
+    left = json.dumps(sorted({row["batch_id"] for row in rows}))
+    empty = (
+        "(select b.value from json_each(:ids) b where not exists (select 1 from members where batch_id = b.value) "
+        "and not exists (select 1 from jobs where batch_id = b.value))"
+    )
+    tx.x(f"delete from joins where batch_id in {empty}", ids=left)
+    tx.x(f"delete from batches where id in {empty}", ids=left)
+
+
+def of_jobs(tx: Tx, job_ids: str) -> list[str]:
+    """The batches that these jobs (a JSON list of ids) are or were members of, and nobody else is."""
+    rows = tx.q(
+        "select distinct batch_id from members m where job_id in (select value from json_each(:ids)) and not exists "
+        "(select 1 from members where batch_id = m.batch_id and job_id not in (select value from json_each(:ids)))",
+        ids=job_ids,
+    )
+    return [row["batch_id"] for row in rows]
+
+
+def forget_tasks(tx: Tx, task_ids: str) -> None:
+    """Nudges' tasks are gone; that a join was told stays."""
+    tx.x("update joins set task_id = null where task_id in (select value from json_each(:ids))", ids=task_ids)

@@ -36,6 +36,8 @@ Clock = Callable[[], int]
 READERS = 3
 DEFAULT_LIMITS = Limits()
 BUSY_TIMEOUT_MS = 5000
+SHRINK_TIMEOUT_MS = 200
+PAGES_GIVEN_BACK = 4096  # of 4 KiB, at a time
 FOREIGN_POLL_S = 0.1
 GROUP = 64  # functions that share a commit, at most
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -233,6 +235,18 @@ class Database:
         except sqlite3.DatabaseError as error:
             raise _told(error) from error.__cause__
 
+    async def shrink(self) -> bool:
+        """Give back the space of what was deleted, and empty the write-ahead log, where old text would stay.
+
+        False where a reader is in the way: ask again.
+        """
+        if self._writer is None or self._closing:
+            raise StorageUnavailable("the registry is closed")
+        try:
+            return await self._writer.run(_shrink)
+        except sqlite3.DatabaseError as error:
+            raise _told(error) from error.__cause__
+
     def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         """On the writer's thread: everybody who waits now, in one commit."""
         calls = self._waiting(GROUP)
@@ -330,6 +344,16 @@ def _told(error: BaseException) -> BaseException:
     return error
 
 
+def _shrink(connection: sqlite3.Connection) -> bool:
+    connection.execute(f"pragma incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+    connection.execute(f"pragma busy_timeout={SHRINK_TIMEOUT_MS}")  # whoever wants to write waits for this
+    try:
+        busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+    finally:
+        connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")
+    return not busy
+
+
 def _data_version(connection: sqlite3.Connection) -> int:
     return connection.execute("pragma data_version").fetchone()[0]
 
@@ -378,6 +402,9 @@ def _prepare(path: Path, vault: Vault, now: int) -> None:
         path.touch(mode=0o600)
         try:
             with closing(_open(path)) as connection:
+                connection.execute(
+                    "pragma auto_vacuum=incremental"
+                )  # of a new file; an old one turns to it by a vacuum
                 connection.execute("pragma journal_mode=wal")
                 migrate(connection, now, vault=vault)
                 with _transaction(connection, "begin immediate"):

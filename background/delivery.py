@@ -168,3 +168,15 @@ def undelivered(tx: Tx) -> Row:
     )
     assert row is not None
     return row
+
+
+def erase(tx: Tx, job_ids: str) -> None:
+    """Take away the deliveries of these jobs (a JSON list of ids)."""
+    tx.x("delete from deliveries where job_id in (select value from json_each(:ids))", ids=job_ids)
+
+
+def forget_tasks(tx: Tx, task_ids: str) -> None:
+    """The turns that told are gone (a JSON list of ids): what they delivered stays delivered, what they held waits again."""
+    mine = "where task_id in (select value from json_each(:ids))"
+    tx.x(f"update deliveries set state = 'pending', task_id = null {mine} and state = 'attached'", ids=task_ids)
+    tx.x(f"update deliveries set task_id = null {mine}", ids=task_ids)

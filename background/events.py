@@ -61,3 +61,26 @@ def newest(tx: Tx) -> int:
 def oldest(tx: Tx) -> int:
     """The number of the oldest event that is still there; 0 when there is none."""
     return tx.value("select coalesce(min(id), 0) from events")
+
+
+def erase(tx: Tx, sessions: str) -> None:
+    """Take away what was told of these sessions (a JSON list of uids)."""
+    tx.x("delete from events where session in (select value from json_each(:sessions))", sessions=sessions)
+
+
+def erase_job(tx: Tx, session: str, job_id: str) -> None:
+    """Take away what was told of a job; its session's other events stay."""
+    rows = tx.q("select * from events where session = :session and name like 'background.%'", session=session)
+    for row in rows:
+        data = json.loads(tx.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]))
+        if data.get("id") == job_id:
+            tx.x("delete from events where id = :id", id=row["id"])
+
+
+def purge(tx: Tx, before: int, limit: int) -> int:
+    """Take away what was told before a time. Returns how many."""
+    return tx.x(
+        "delete from events where id in (select id from events where created_at < :before order by created_at limit :limit)",
+        before=before,
+        limit=limit,
+    )

@@ -450,3 +450,44 @@ def dismiss(tx: Tx, owner: str, job_id: str) -> Job:
         raise Fault("conflict", f"The job is {job.status}; only an ended job can be dismissed.", status=job.status)
     tx.x("update jobs set dismissed = 1 where id = :id", id=job_id)
     return by_id(tx, job_id)
+
+
+def ids_of_sessions(tx: Tx, uids: str) -> list[str]:
+    """The jobs that these sessions (a JSON list of uids) sent out."""
+    rows = tx.q("select id from jobs where session in (select value from json_each(:uids))", uids=uids)
+    return [row["id"] for row in rows]
+
+
+def ended_before(tx: Tx, told: int, untold: int, limit: int) -> list[str]:
+    """Jobs that ended before a time: `told` where nobody waits to be told, `untold` for the rest; the oldest first."""
+    rows = tx.q(
+        "select j.id from jobs j left join deliveries d on d.job_id = j.id and d.attempt = j.attempts "
+        "where j.completed_at < :told and (coalesce(d.state, '') in ('delivered', 'undeliverable') or "
+        "j.completed_at < :untold) and coalesce(d.state, '') <> 'attached' order by j.completed_at limit :limit",
+        told=told,
+        untold=untold,
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+def erase(tx: Tx, job_ids: str) -> None:
+    """Take these jobs away (a JSON list of ids). For `retention.py`, which takes what hangs on them first."""
+    tx.x("delete from jobs where id in (select value from json_each(:ids))", ids=job_ids)
+
+
+def scrub(tx: Tx, job_id: str) -> None:
+    """The report is erased: what of it stood here is gone, and the job says so."""
+    tx.x(
+        "update jobs set excerpt = null, report_chars = 0, indexed = 0, partial = 0, erased = 1 where id = :id",
+        id=job_id,
+    )
+
+
+def by_owner(tx: Tx, job_ids: list[str]) -> dict[str, list[str]]:
+    """These jobs, by whose they are."""
+    found: dict[str, list[str]] = {}
+    ids = json.dumps(job_ids)
+    for row in tx.q("select id, owner from jobs where id in (select value from json_each(:ids))", ids=ids):
+        found.setdefault(row["owner"], []).append(row["id"])
+    return found

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from background import questions
+from background import questions, webhooks
 from background.database import Database, Row, Tx
 from background.errors import StorageUnavailable
 from background.questions import Asked
@@ -155,6 +155,7 @@ def _write_events(tx: Tx, rows: list[Row]) -> None:
         "json_extract(value, '$[6]') from json_each(:entries) where true on conflict do nothing",
         entries=json.dumps(entries),
     )
+    webhooks.announce(tx, [entry[:3] for entry in entries])
 
 
 def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
@@ -265,3 +266,12 @@ async def run_projector(db: Database, poll_s: float = 1.0) -> None:
             except StorageUnavailable as error:
                 log.warning("the projector waits for the storage: %s", error)
             await ear.wait(poll_s)
+
+
+def erase(tx: Tx, task_ids: str) -> None:
+    """Take away what could be seen of these tasks (a JSON list of ids)."""
+    mine = "where task_id in (select value from json_each(:ids))"
+    tx.x(f"delete from fragments {mine}", ids=task_ids)
+    tx.x(f"delete from journal {mine}", ids=task_ids)
+    tx.x(f"delete from views {mine}", ids=task_ids)
+    tx.x(f"delete from revisions {mine}", ids=task_ids)

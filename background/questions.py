@@ -187,3 +187,8 @@ def close(tx: Tx, task_id: str) -> None:
 def scrub(tx: Tx, task_id: str) -> None:
     """What was asked is not kept any more."""
     tx.x("delete from questions where task_id = :task", task=task_id)
+
+
+def erase(tx: Tx, task_ids: str) -> None:
+    """Take away the questions of these tasks (a JSON list of ids)."""
+    tx.x("delete from questions where task_id in (select value from json_each(:ids))", ids=task_ids)

@@ -289,3 +289,22 @@ def _vacate(tx: Tx, ended: Row | None) -> bool:
         if promoted:
             tx.ring("runs")
     return True
+
+
+def erase(tx: Tx, task_ids: str, prefixes: Iterable[str]) -> None:
+    """Take away the runs of tasks (a JSON list of ids), and those whose key begins so. Whoever works on one has lost it."""
+    tx.x("delete from runs where task_id in (select value from json_each(:ids))", ids=task_ids)
+    for prefix in prefixes:  # a key's parts are set apart by colons, and ";" comes right behind ":"
+        tx.x("delete from runs where key >= :first and key < :last", first=f"{prefix}:", last=f"{prefix};")
+    tx.ring("ended")
+    tx.ring("runs")
+
+
+def purge(tx: Tx, kind: str, before: int, limit: int) -> int:
+    """Take away runs of a kind that ended before a time; a task's own go with the task. Returns how many."""
+    return tx.x(
+        "delete from runs where id in (select id from runs where kind = :kind and ended_at < :before limit :limit)",
+        kind=kind,
+        before=before,
+        limit=limit,
+    )

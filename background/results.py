@@ -75,3 +75,8 @@ def scrub(tx: Tx, task_id: str) -> None:
         task_id=task_id,
         empty=tx.seal("results.artifacts", task_id, "[]"),
     )
+
+
+def erase(tx: Tx, task_ids: str) -> None:
+    """Take away the results of these tasks (a JSON list of ids)."""
+    tx.x("delete from results where task_id in (select value from json_each(:ids))", ids=task_ids)

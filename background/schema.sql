@@ -72,7 +72,7 @@ create table tasks (
 );
 create index tasks_open on tasks (owner, profile) where ended_at is null;
 create index tasks_of_session on tasks (session, created_at);
-create index tasks_ended on tasks (profile, ended_at) where ended_at is not null;
+create index tasks_ended on tasks (ended_at) where ended_at is not null;
 
 create table receipts (
     owner text not null,
@@ -147,7 +147,7 @@ create table webhooks (
 create table runs (
     id integer primary key autoincrement,       -- the order of arrival
     kind text not null check (
-        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'tighten')
+        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'purge', 'tighten')
     ),
     key text not null unique,                   -- enqueueing twice is once
     lane text,                                  -- one at a time, oldest first
@@ -242,6 +242,7 @@ create index jobs_by_status on jobs (owner, status, created_at desc, id desc);
 create index jobs_queued on jobs (owner) where status = 'queued';
 create index jobs_task on jobs (task_id);
 create index jobs_of_batch on jobs (batch_id);
+create index jobs_ended on jobs (completed_at) where completed_at is not null;
 
 create table deliveries (
     job_id text not null references jobs (id),
@@ -256,7 +257,8 @@ create table deliveries (
     notified_at integer,
     ended_at integer not null,
     primary key (job_id, attempt),
-    check ((task_id is not null) = (state in ('attached', 'delivered'))),
+    check (task_id is not null or state <> 'attached'),          -- the turn that told may be gone
+    check (task_id is null or state in ('attached', 'delivered')),
     check ((notified_at is not null) = (state = 'delivered'))
 ) without rowid;
 create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';

@@ -6,6 +6,7 @@ not here but in the task's result.
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,3 +241,50 @@ def notified_chars(tx: Tx, task_id: str) -> int:
 def scrub(tx: Tx, task_id: str) -> None:
     """Nothing of what was said in a task is kept; that something was said, and when, stays."""
     tx.x("update messages set text = null, content = null, chars = 0 where task_id = :task", task=task_id)
+
+
+def erase_messages(tx: Tx, task_ids: str) -> None:
+    """Take away what was said in these tasks (a JSON list of ids)."""
+    tx.x("delete from messages where task_id in (select value from json_each(:ids))", ids=task_ids)
+
+
+def erase(tx: Tx, uids: str) -> None:
+    """Take away these sessions (a JSON list of uids) and what is left of their logs."""
+    tx.x("delete from messages where session in (select value from json_each(:uids))", uids=uids)
+    tx.x("delete from sessions where uid in (select value from json_each(:uids))", uids=uids)
+
+
+def with_nothing_left(tx: Tx, before: int, limit: int) -> list[str]:
+    """Sessions in which nothing has happened since a time, and nothing is left but notices; the oldest first."""
+    rows = tx.q(
+        "select uid from sessions s where updated_at < :before and not exists (select 1 from tasks where session = s.uid) "
+        "and not exists (select 1 from jobs where session = s.uid) order by updated_at limit :limit",
+        before=before,
+        limit=limit,
+    )
+    return [row["uid"] for row in rows]
+
+
+def of_job(tx: Tx, owner: str, job_ids: list[str]) -> list[str]:
+    """The sessions in which these jobs themselves worked, as uids."""
+    rows = tx.q(
+        "select uid from sessions where owner = :owner and id in (select :prefix || value from json_each(:ids))",
+        owner=owner,
+        prefix=BACKGROUND,
+        ids=json.dumps(job_ids),
+    )
+    return [row["uid"] for row in rows]
+
+
+def rewrite_notifications(tx: Tx, session: str, job_id: str, rewrite: Callable[[str], str]) -> None:
+    """Change what notifications of a job say in a session's log."""
+    rows = tx.q("select * from messages where session = :session and kind = 'notification'", session=session)
+    for row in rows:
+        if job_id in json.loads(row["job_ids"]):
+            text = rewrite(_text(tx, row))
+            tx.x(
+                "update messages set text = :text, chars = :chars where id = :id",
+                text=tx.seal("messages.text", f"{row['session']}/{row['uid']}", text),
+                chars=len(text),
+                id=row["id"],
+            )

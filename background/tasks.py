@@ -5,6 +5,7 @@ Acceptance is one transaction, or nothing; it never runs anything. How a task en
 
 import json
 import uuid
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -504,3 +505,55 @@ def running(tx: Tx, session: str) -> Task | None:
     """The turn that is at work in a session, or None."""
     row = tx.one(f"{_SELECT} where t.session = :session and t.state = 'working'", session=session)
     return Task.of(row) if row else None
+
+
+def ids_of_sessions(tx: Tx, uids: str) -> list[str]:
+    """The tasks of these sessions (a JSON list of uids)."""
+    rows = tx.q("select id from tasks where session in (select value from json_each(:uids))", uids=uids)
+    return [row["id"] for row in rows]
+
+
+def ended_before(tx: Tx, before: int, limit: int, *, profile: str | None, others: Collection[str] = ()) -> list[str]:
+    """Turns that ended before a time, the oldest first: of one profile, or of all but some. A job's go with the job."""
+    which = "profile = :profile" if profile is not None else "profile not in (select value from json_each(:others))"
+    rows = tx.q(
+        f"select id from tasks where ended_at < :before and origin <> 'background' and {which} order by ended_at limit :limit",
+        before=before,
+        limit=limit,
+        profile=profile,
+        others=json.dumps(list(others)),
+    )
+    return [row["id"] for row in rows]
+
+
+def erase(tx: Tx, task_ids: str) -> None:
+    """Take these tasks away (a JSON list of ids). For `retention.py`, which takes what hangs on them first."""
+    mine = "where task_id in (select value from json_each(:ids))"
+    tx.x(f"delete from checkpoints {mine}", ids=task_ids)
+    tx.x(f"delete from receipts {mine}", ids=task_ids)
+    tx.x("delete from tasks where id in (select value from json_each(:ids))", ids=task_ids)
+
+
+def rewrite_checkpoints(tx: Tx, task_id: str, rewrite: Callable[[str], str]) -> None:
+    """Change the texts, however deep in JSON, that a task's checkpoints hold."""
+    for name, content in checkpoints(tx, task_id).items():
+        tree = json.loads(content)
+        changed = _rewritten(tree, rewrite)
+        if changed != tree:
+            tx.x(
+                "update checkpoints set content = :content where task_id = :task and name = :name",
+                content=tx.seal("checkpoints.content", f"{task_id}/{name}", json.dumps(changed, ensure_ascii=False)),
+                task=task_id,
+                name=name,
+            )
+
+
+def _rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return rewrite(value)
+        case list():
+            return [_rewritten(item, rewrite) for item in value]
+        case dict():
+            return {key: _rewritten(item, rewrite) for key, item in value.items()}
+    return value

@@ -3,6 +3,7 @@
 It holds no store. `knowledge.store.Store` is the one that comes with the product.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -149,6 +150,14 @@ class Backend(Protocol):
 
     async def erase_source(self, owner: str | None, source: str) -> int:
         """Erases all that this owner has from a source, superseded documents too. Returns how many."""
+        ...
+
+    async def erase_jobs(self, owner: str | None, job_ids: Sequence[str], at: int) -> int:
+        """Erases the reports of these jobs, and takes none in any more that was created up to `at`. Returns how many."""
+        ...
+
+    async def purge(self) -> bool:
+        """Takes what was erased out of the files too; False where somebody who reads is in the way: ask again."""
         ...
 
     async def close(self) -> None: ...

@@ -20,7 +20,8 @@ from knowledge.backend import StoreFailed
 P = ParamSpec("P")
 T = TypeVar("T")
 
-VERSION = 1  # of schema.sql, in the file's user_version
+VERSION = 2  # of schema.sql, in the file's user_version
+SINCE_1 = "create table erased (job_id text primary key, at integer not null) strict, without rowid"
 BUSY_MS = 5_000
 LOCK_WAIT_S = 30.0
 SCHEMA = Path(__file__).with_name("schema.sql")
@@ -115,7 +116,9 @@ def _prepare(db: apsw.Connection, path: Path) -> None:
                 raise StoreFailed(f"the knowledge store is of version {version}; this program knows {VERSION}")
             if version == 0:
                 db.execute(SCHEMA.read_text())
-                db.pragma("user_version", VERSION)
+            if version == 1:
+                db.execute(SINCE_1)
+            db.pragma("user_version", VERSION)
 
 
 @contextmanager

@@ -69,6 +69,8 @@ def put(db: apsw.Connection, document: Document) -> int:
     row["trust"] = trust.known(row["trust"])
     row["made_of"] = None if row["made_of"] is None else trust.known(row["made_of"])
     with transaction(db):
+        if rows(db, "select 1 from erased where job_id = :job_id and at >= :created_at", row):
+            return 0
         row |= _place(db, row)
         stands = row["superseded_at"] is None
         if stands:
@@ -117,6 +119,21 @@ def erase(db: apsw.Connection, condition: str, *parameters: str | int | None) ->
     with transaction(db):
         found = rows(db, f"select id from document where {condition}", parameters)
         for (number,) in found:
+            _erase(db, number)
+        return len(found)
+
+
+def erase_jobs(db: apsw.Connection, owner: str | None, job_ids: list[str], at: int) -> int:
+    """Erases the reports of jobs, and remembers when: one that is from before and comes late is not taken in."""
+    with transaction(db):
+        found = [
+            number
+            for job_id in job_ids
+            for (number,) in rows(db, "select id from document where owner is ? and job_id = ?", (owner, job_id))
+        ]
+        remember = "insert into erased values (?, ?) on conflict do update set at = max(at, excluded.at)"
+        db.executemany(remember, ((job_id, at) for job_id in job_ids))
+        for number in found:
             _erase(db, number)
         return len(found)
 

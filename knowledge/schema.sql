@@ -7,6 +7,8 @@
 --                document_id << 20 | number, so that the index alone tells which document a match is in.
 --   chunk_index  the words of the chunks. It holds no text; the triggers keep it equal to `chunk`.
 --
+--   erased       jobs whose reports were erased, and when: what is from before and comes late is not taken in.
+--
 -- A document is standing or superseded. A superseded one keeps its row and its body, and has no chunks: what must
 -- not be found is not there to be found. Times are microseconds, UTC, and come from the caller.
 
@@ -61,3 +63,8 @@ end;
 create trigger chunk_removed after delete on chunk begin
     insert into chunk_index (chunk_index, rowid, heading, text) values ('delete', old.id, old.heading, old.text);
 end;
+
+create table erased (
+    job_id text primary key,
+    at     integer not null
+) strict, without rowid;

@@ -5,7 +5,7 @@ thread (see `connection`), so that nothing here holds up the event loop, and a s
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -111,9 +111,9 @@ class Store:
         """See Backend."""
         return await self._writer.run(documents.erase, "owner is ? and source = ?", _cleaned(owner), clean(source))
 
-    async def erase_job(self, owner: str | None, job_id: str) -> int:
-        """Erases the reports of one job, of every attempt, and no other of its session. Returns how many."""
-        return await self._writer.run(documents.erase, "owner is ? and job_id = ?", _cleaned(owner), clean(job_id))
+    async def erase_jobs(self, owner: str | None, job_ids: Sequence[str], at: int) -> int:
+        """See Backend."""
+        return await self._writer.run(documents.erase_jobs, _cleaned(owner), [clean(job_id) for job_id in job_ids], at)
 
     async def purge(self) -> bool:
         """Takes what was erased, replaced or superseded out of the files; False where a reader is in the way: ask again.

@@ -85,7 +85,7 @@ alter table new_checkpoints rename to checkpoints;
 create table new_runs (
     id integer primary key autoincrement,       -- the order of arrival
     kind text not null check (
-        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'tighten')
+        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'purge', 'tighten')
     ),
     key text not null unique,                   -- enqueueing twice is once
     lane text,                                  -- one at a time, oldest first
@@ -176,7 +176,8 @@ create table new_deliveries (
     notified_at integer,
     ended_at integer not null,
     primary key (job_id, attempt),
-    check ((task_id is not null) = (state in ('attached', 'delivered'))),
+    check (task_id is not null or state <> 'attached'),          -- the turn that told may be gone
+    check (task_id is null or state in ('attached', 'delivered')),
     check ((notified_at is not null) = (state = 'delivered'))
 ) without rowid;
 insert into new_deliveries (job_id, attempt, session, state, task_id, tries, failed_turns, last_error, ready_at, notified_at, ended_at) select job_id, attempt, session, state, task_id, tries, failed_turns, last_error, ready_at, notified_at, ended_at from deliveries;
@@ -254,7 +255,7 @@ create table seals (
 create index sessions_by_age on sessions (owner, kind, updated_at desc, uid);
 create index tasks_open on tasks (owner, profile) where ended_at is null;
 create index tasks_of_session on tasks (session, created_at);
-create index tasks_ended on tasks (profile, ended_at) where ended_at is not null;
+create index tasks_ended on tasks (ended_at) where ended_at is not null;
 create index receipts_of_task on receipts (task_id);
 create index revisions_to_project on revisions (at, task_id, revision) where projected = 0;
 create unique index questions_open on questions (task_id) where answered_at is null;
@@ -275,6 +276,7 @@ create index jobs_by_status on jobs (owner, status, created_at desc, id desc);
 create index jobs_queued on jobs (owner) where status = 'queued';
 create index jobs_task on jobs (task_id);
 create index jobs_of_batch on jobs (batch_id);
+create index jobs_ended on jobs (completed_at) where completed_at is not null;
 create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';
 create index deliveries_of_task on deliveries (task_id) where task_id is not null;
 create index deliveries_of_session on deliveries (session);

@@ -14,7 +14,7 @@ from knowledge import connection
 from knowledge.backend import Backend, SearchTimeout, StoreFailed
 from knowledge.chunking import chunks
 from knowledge.store import READERS, Store
-from tests.knowledge.library import OWNER, endless, library, long_text, path_in, report, tampering
+from tests.knowledge.library import HOUR, NOON, OWNER, endless, library, long_text, path_in, report, tampering
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,7 +97,7 @@ def test_a_closed_store_fails_and_closing_twice_does_not(run: Any, tmp_path: Pat
                 store.document(OWNER, "doc-1"),
                 store.remove(OWNER, "doc-1"),
                 store.erase_source(OWNER, "s"),
-                store.erase_job(OWNER, "bg-1"),
+                store.erase_jobs(OWNER, ["bg-1"], NOON + 10 * HOUR),
                 store.counts(),
                 store.purge(),
             ):

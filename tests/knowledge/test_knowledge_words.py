@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from knowledge.backend import BadQuery, Hit
-from tests.knowledge.library import OWNER, library, report, titles
+from tests.knowledge.library import HOUR, NOON, OWNER, library, report, titles
 
 PLANTED = """# Notes on the run
 
@@ -183,6 +183,6 @@ def test_what_cannot_be_stored_is_made_clean_and_hides_nothing(run: Any, tmp_pat
             stored = await store.document(OWNER, hit.id)
             assert stored and stored.text == "lone\ufffdsurrogate and nul\ufffdinside"
             assert stored.heading == "h\ufffd\ufffd"
-            assert await store.erase_job(OWNER, "bg-\0") == 1
+            assert await store.erase_jobs(OWNER, ["bg-\0"], NOON + 10 * HOUR) == 1
 
     run(story())

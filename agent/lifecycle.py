@@ -1,0 +1,79 @@
+"""What goes from both stores: the handlers of the kinds `erase` and `purge`, and how a report is forgotten by a text.
+
+Rows are hidden by the transaction that enqueues; here the index follows, and the bytes leave the files. Until that has
+succeeded the run is repeated. It decides nothing about what is erased.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.notifications import erased_block
+from background import queue, retention
+from background.database import Database, Tx
+from background.errors import TryAgain
+from background.limits import SECOND
+from background.queue import Run
+from background.retention import Ages
+from background.worker import backoff
+from knowledge.backend import Backend, StoreFailed
+
+log = logging.getLogger(__name__)
+
+PURGE = "purge"
+PURGE_EVERY_S = 3600.0
+GONE = "(This report was erased.)"
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """The handlers of the kinds `erase` and `purge`; `ages` say how long what has ended is kept."""
+
+    db: Database
+    knowledge: Backend
+    ages: Ages
+
+    async def erase(self, run: Run) -> None:
+        """Take the reports of erased jobs out of the index, and what was erased out of the files."""
+        try:
+            await self.knowledge.erase_jobs(run.params["owner"], run.params["jobs"], run.params["at"])
+            clean = await self.knowledge.purge()
+        except StoreFailed as error:
+            raise TryAgain(backoff(run.tries), str(error)) from error
+        if not (clean and await self.db.shrink()):
+            raise TryAgain(backoff(run.tries), "a reader is in the way")
+        await self.db.write(queue.finish, run)
+        log.info("erased: %s reports, and the files hold nothing of it any more", len(run.params["jobs"]))
+
+    async def purge(self, run: Run) -> None:
+        """Take what has outlived its time, and look again in an hour."""
+        gone = 0
+        while some := await self.db.write(retention.purge, self.ages):
+            gone += some
+        if gone:
+            log.info("purged %s rows that had outlived their time", gone)
+            await self.db.shrink()
+        await self.db.write(_again, run)
+
+
+def start_purging(tx: Tx) -> None:
+    """The one purge of this registry is in the queue, whoever put it there."""
+    queue.enqueue(tx, PURGE, PURGE)
+
+
+def _again(tx: Tx, run: Run) -> None:
+    queue.release(tx, run, due_at=tx.now + int(PURGE_EVERY_S * SECOND), counts=False)
+
+
+def forgetting(job_id: str) -> Callable[[str], str]:
+    """Takes a job's report out of a text that a turn was given: its notification, or what a tool read out of it."""
+    block = re.compile(rf"<task-notification>\n<job-id>{re.escape(job_id)}</job-id>.*?</task-notification>", re.DOTALL)
+    read = (f"Report of {job_id},", f"{job_id} ")
+
+    def forget(text: str) -> str:
+        if text.startswith(read):
+            return GONE
+        return block.sub(erased_block(job_id), text) if job_id in text else text
+
+    return forget

@@ -1,0 +1,139 @@
+"""What goes, goes everywhere: erasing sessions, tasks and reports, and what has outlived its time.
+
+Each table's own module takes its rows; here stands what hangs on what. It is one transaction, so what is erased is
+hidden at once; that its bytes leave the files as well is the `erase` run's, which the same commit enqueues. Whoever
+still works on what is gone has lost its run, and what it writes late is nothing.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from background import (
+    batches,
+    delivery,
+    events,
+    jobs,
+    journal,
+    questions,
+    queue,
+    results,
+    sessions,
+    tasks,
+    terminal,
+    webhooks,
+)
+from background.database import Tx
+from background.errors import Fault
+from background.limits import SECOND
+from background.sessions import Session
+from background.tasks import Task
+
+AT_ONCE = 50  # jobs, tasks or sessions that a purge takes in one transaction
+ROWS_AT_ONCE = 2000
+FOLLOW_UPS = ("dispatch", "report", "index", "nudge", "join", "expire", "erase", "tighten")
+DAY = 24 * 3600 * SECOND
+Forget = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How long what has ended is kept, in days: as a rule, and for the profiles that say otherwise."""
+
+    days: float = 30
+    of_profile: Mapping[str, float] | None = None
+
+
+def erase_session(tx: Tx, session: Session) -> None:
+    """Erase a session with all that it owns: turns, jobs, what those worked in, logs, results."""
+    uids, job_ids = [session.uid], list[str]()
+    for uid in uids:  # grows by the sessions of the jobs, and of their jobs
+        sent = jobs.ids_of_sessions(tx, json.dumps([uid]))
+        job_ids += sent
+        uids += sessions.of_job(tx, session.owner, sent)
+    _erase(tx, session.owner, tasks.ids_of_sessions(tx, json.dumps(uids)), job_ids, uids)
+
+
+def erase_task(tx: Tx, task: Task) -> None:
+    """Erase one turn. Raises a `conflict` fault for a job's own, which goes with its job."""
+    if task.origin == "background":
+        raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
+    terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
+    _erase(tx, task.owner, [task.id], [], [])
+
+
+def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
+    """Erase one report: its text wherever it stands, and nothing else. Raises `not_found`, `conflict` faults.
+
+    `forget` takes the report out of a text that a turn was given.
+    """
+    job = jobs.get(tx, owner, job_id)
+    if not job.ended:
+        raise Fault("conflict", f"The job is {job.status}; only an ended job has a report.", status=job.status)
+    own = sessions.of_job(tx, owner, [job_id])
+    for task_id in tasks.ids_of_sessions(tx, json.dumps(own)):
+        terminal.scrub(tx, task_id)
+    jobs.scrub(tx, job_id)
+    events.erase_job(tx, job.session, job_id)
+    sessions.rewrite_notifications(tx, job.session, job_id, forget)
+    for task_id in tasks.ids_of_sessions(tx, json.dumps([job.session])):
+        tasks.rewrite_checkpoints(tx, task_id, forget)
+    _enqueue(tx, owner, [job_id])
+
+
+def purge(tx: Tx, ages: Ages) -> int:
+    """Take a batch of what has outlived its time: jobs, then turns, then what is left of sessions. Returns how many.
+
+    An end that nobody was told of is kept twice as long; what runs or is parked has not ended.
+    """
+    cutoff = _cutoff(tx, ages.days)
+    own = dict(ages.of_profile or {})
+    job_ids = jobs.ended_before(tx, cutoff, _cutoff(tx, 2 * ages.days), AT_ONCE)
+    for owner, mine in jobs.by_owner(tx, job_ids).items():
+        uids = sessions.of_job(tx, owner, mine)
+        _erase(tx, owner, tasks.ids_of_sessions(tx, json.dumps(uids)), mine, uids, indexed=False)
+    turns = tasks.ended_before(tx, cutoff, AT_ONCE, profile=None, others=own)
+    for profile, days in own.items():
+        turns += tasks.ended_before(tx, _cutoff(tx, days), AT_ONCE, profile=profile)
+    empty = sessions.with_nothing_left(tx, cutoff, AT_ONCE)
+    _erase(tx, "", turns, [], empty, indexed=False)
+    gone = events.purge(tx, cutoff, ROWS_AT_ONCE) + queue.purge(tx, "push", tx.now - DAY, ROWS_AT_ONCE)
+    gone += sum(queue.purge(tx, kind, cutoff, ROWS_AT_ONCE) for kind in FOLLOW_UPS)
+    return len(job_ids) + len(turns) + len(empty) + gone
+
+
+def _cutoff(tx: Tx, days: float) -> int:
+    return tx.now - int(days * DAY)
+
+
+def _erase(
+    tx: Tx, owner: str, task_ids: list[str], job_ids: list[str], uids: list[str], *, indexed: bool = True
+) -> None:
+    """Children first. What a purge takes stays remembered in the index: a report outlives its job (`indexed` False)."""
+    of_tasks, of_jobs, of_sessions = json.dumps(task_ids), json.dumps(job_ids), json.dumps(uids)
+    prefixes = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index")]
+    prefixes += [f"{kind}:{batch}" for batch in batches.of_jobs(tx, of_jobs) for kind in ("nudge", "join")]
+    prefixes += [f"{kind}:{task_id}" for task_id in task_ids for kind in ("nudge:again", "expire")]
+    queue.erase(tx, of_tasks, prefixes)
+    delivery.erase(tx, of_jobs)
+    delivery.forget_tasks(tx, of_tasks)
+    batches.forget_tasks(tx, of_tasks)
+    jobs.erase(tx, of_jobs)
+    batches.erase(tx, of_jobs)
+    for task_id in task_ids:
+        webhooks.end_all(tx, task_id)
+    questions.erase(tx, of_tasks)
+    results.erase(tx, of_tasks)
+    journal.erase(tx, of_tasks)
+    sessions.erase_messages(tx, of_tasks)
+    tasks.erase(tx, of_tasks)
+    events.erase(tx, of_sessions)
+    sessions.erase(tx, of_sessions)
+    if indexed:
+        _enqueue(tx, owner, job_ids)
+
+
+def _enqueue(tx: Tx, owner: str, job_ids: list[str]) -> None:
+    """The index rows and the bytes in the files are the run's to take."""
+    queue.enqueue(tx, "erase", f"erase:{secrets.token_hex(8)}", params={"owner": owner, "jobs": job_ids, "at": tx.now})
