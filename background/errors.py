@@ -49,6 +49,10 @@ class LeaseLost(BaseException):
     """A signal: this attempt is over, another has the run or the task has ended. Nothing more may be written."""
 
 
+class Unread(BaseException):
+    """A signal: a message to the task has come that it has not taken up, so it does not end yet. Nothing was written."""
+
+
 class TryAgain(Exception):
     """A handler could not do its work now: give the run back to the queue, for in `after_s` seconds."""
 

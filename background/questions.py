@@ -6,6 +6,7 @@ that waits for it; a question that was asked before is not asked again.
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from background.errors import Fault
 
 APPROVE, DENY = "approve", "deny"
 FIELD = "message.metadata.question"
+STALE = "This answers a question that is not open any more."
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _asked(tx: Tx, row: Row) -> Asked:
 def check(asked: Asked, text: str, data: Any, digest: str | None) -> Answer:
     """What an answer says, checked before anything changes. Raises `invalid` faults that name the field."""
     if digest is not None and digest != asked.digest:
-        raise Fault("invalid", "This answers a question that is not open any more.", field=FIELD)
+        raise Fault("invalid", STALE, field=FIELD)
     if asked.kind == "approval":
         word = text.strip().casefold()
         if word not in (APPROVE, DENY):
@@ -135,6 +137,21 @@ def check(asked: Asked, text: str, data: Any, digest: str | None) -> Answer:
     elif not text.strip() and data is None:
         raise Fault("invalid", "An answer must say something.", field="message.parts")
     return Answer(text, data)
+
+
+def require_none(digest: str | None) -> None:
+    """Raises an `invalid` fault for an answer to a question that is not open."""
+    if digest is not None:
+        raise Fault("invalid", STALE, field=FIELD)
+
+
+def require_open(tx: Tx, asked: Asked, checkpoints: Collection[str]) -> None:
+    """Raises a `refused` fault where its time is over, or where the step that asked is not kept any more."""
+    if asked.deadline is not None and tx.now >= asked.deadline:
+        raise Fault("refused", "The time to answer this question is over.")
+    kind, _, step = asked.key.partition(":")
+    if kind == "tool" and f"model:{step.partition(':')[0]}" not in checkpoints:
+        raise Fault("refused", "What this question was asked in is not kept any more; cancel the task.")
 
 
 def _check_form(schema: dict[str, Any], data: Any) -> None:

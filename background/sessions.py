@@ -220,6 +220,31 @@ def opening(tx: Tx, task_id: str) -> tuple[str, dict[str, Any]]:
     return ("", {}) if row is None else (_text(tx, row), _content(tx, row))
 
 
+@dataclass(frozen=True)
+class Unread:
+    """A message to a task at work that it has not taken up: its number in the log, its text, the protocol's message."""
+
+    id: int
+    text: str
+    content: dict[str, Any]
+
+
+def waiting(tx: Tx, task_id: str) -> list[Unread]:
+    """The messages that wait for a task to take them up, in order."""
+    rows = tx.q("select * from messages where task_id = :task and waits = 1 order by id", task=task_id)
+    return [Unread(row["id"], _text(tx, row), _content(tx, row)) for row in rows]
+
+
+def unread(tx: Tx, task_id: str) -> bool:
+    """Whether a message waits for a task to take it up."""
+    return tx.one("select 1 from messages where task_id = :task and waits = 1 limit 1", task=task_id) is not None
+
+
+def taken_up(tx: Tx, task_id: str) -> None:
+    """What waited for this task is part of what it has been given."""
+    tx.x("update messages set waits = 0 where task_id = :task and waits = 1", task=task_id)
+
+
 def noted_since_user(tx: Tx, session: str, text: str) -> bool:
     """Whether this very notice stands in the log since the user's last word."""
     rows = tx.q(

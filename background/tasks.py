@@ -224,19 +224,35 @@ def _receive(tx: Tx, message: Incoming, task_id: str) -> None:
 
 
 def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
-    """A message to a task: the answer of a parked one. One that has ended, or is at work, takes none."""
+    """A message to a task: the answer of a parked one, more to take up for one at work. One that has ended takes none."""
     task = find(tx, message.owner, message.task_id or "")
     if task is None:
         raise not_found("task")
-    if task.state not in INTERRUPTED:
-        state = "has ended" if task.state in journal.ENDS else "takes no further message while it runs"
-        raise Fault("refused", f"This task {state}; send the message without a task id.", task=task.id)
+    if task.state in journal.ENDS:
+        raise Fault("refused", "This task has ended; send the message without a task id.", task=task.id)
     asked = questions.current(tx, task.id)
-    assert asked is not None, task.id
+    if asked is None:
+        questions.require_none(message.question)
+        _require_heard(tx, known.heard_at)
+        _receive(tx, message, task.id)
+        return Accepted(task.id, True, _add(tx, task, _kept(tx, message, task.ceiling)))
     answer = questions.check(asked, message.text, message.data, message.question)
+    questions.require_open(tx, asked, set(_names(tx, task.id)))
     _require_heard(tx, known.heard_at)
     _receive(tx, message, task.id)
     return Accepted(task.id, True, _answer(tx, task, asked, _kept(tx, message, task.ceiling), answer))
+
+
+def _add(tx: Tx, task: Task, message: Incoming) -> int:
+    """The message stands in the task's history, and the task does not end before it has taken it up."""
+    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content, waits=True)
+    _heard_from_user(tx, task, message.text)
+    return task.revision
+
+
+def _heard_from_user(tx: Tx, task: Task, text: str) -> None:
+    if task.origin != "background":  # a job's own session has no user
+        sessions.heard_from_user(tx, sessions.by_uid(tx, task.session), text)
 
 
 def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer) -> int:
@@ -249,6 +265,7 @@ def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer)
     assert row is not None, task.id
     questions.answered(tx, task.id, asked)
     sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content)
+    _heard_from_user(tx, task, message.text)
     kept = replace(
         answer,
         text=ceilings.keep(task.ceiling, answer.text, tx.redact),
@@ -374,6 +391,10 @@ def checkpoints(tx: Tx, task_id: str) -> dict[str, str]:
     return {row["name"]: _opened(tx, task_id, row["name"], row["content"]) for row in rows}
 
 
+def _names(tx: Tx, task_id: str) -> list[str]:
+    return [row["name"] for row in tx.q("select name from checkpoints where task_id = :task", task=task_id)]
+
+
 def _opened(tx: Tx, task_id: str, name: str, cell: bytes) -> str:
     return tx.unseal("checkpoints.content", f"{task_id}/{name}", cell)
 
@@ -492,10 +513,11 @@ def ends(tx: Tx, task_ids: list[str]) -> dict[str, End]:
 
 
 def waiting_nudges(tx: Tx, session: str) -> list[Task]:
-    """The session's nudges that have not begun, oldest first."""
+    """The session's nudges that have not begun, oldest first; not one that was sent a message, which is a turn of its own."""
     rows = tx.q(
         f"{_SELECT} where t.session = :session and t.ended_at is null and t.origin = 'background-resume' "
-        "and t.state = 'submitted' order by t.created_at, t.id",
+        "and t.state = 'submitted' and not exists (select 1 from messages m where m.task_id = t.id and m.waits = 1) "
+        "order by t.created_at, t.id",
         session=session,
     )
     return [Task.of(row) for row in rows]

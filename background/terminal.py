@@ -10,7 +10,7 @@ from typing import Any
 
 from background import batches, ceilings, delivery, jobs, journal, questions, queue, results, sessions, tasks
 from background.database import Tx
-from background.errors import Fault
+from background.errors import Fault, Unread
 from background.jobs import Job, JobEnd
 from background.questions import Question
 from background.queue import Run
@@ -38,9 +38,14 @@ class Outcome:
 
 
 def settle(tx: Tx, run: Run, outcome: Outcome) -> bool:
-    """End the task of a run that this attempt holds. False if the attempt is over."""
+    """End the task of a run that this attempt holds. False if the attempt is over.
+
+    Raises `Unread`, and nothing is written, where it would complete and has not taken up all that was sent to it.
+    """
     if not queue.finish(tx, run, TASK_ENDS[outcome.state]):
         return False
+    if outcome.state == "completed" and sessions.unread(tx, run.task_id or ""):
+        raise Unread
     return _end_task(tx, run.task_id or "", outcome)
 
 
