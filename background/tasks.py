@@ -15,7 +15,7 @@ from background.errors import Fault, not_found
 from background.questions import Answer, Asked, Question
 from background.queue import Run
 from background.sessions import Session
-from background.states import INTERRUPTED, TASK, guard, target
+from background.states import TASK, guard, target
 
 NO_WORKER = "No worker is live, so nothing would run; nothing was stored."
 NOT_STORABLE = "The answer level of this profile keeps no result, so nothing is begun; nothing was stored."
