@@ -80,7 +80,7 @@ def test_a_file_of_a_newer_version_is_refused_with_a_clear_line(run: Any, tmp_pa
             pass
         with tampering(tmp_path) as db:
             db.pragma("user_version", 99)
-        with pytest.raises(StoreFailed, match="version 99; this program knows 1"):
+        with pytest.raises(StoreFailed, match="version 99; this program knows 2"):
             await Store.open(path_in(tmp_path))
 
     run(story())
