@@ -275,3 +275,11 @@ def erase(tx: Tx, task_ids: str) -> None:
     tx.x(f"delete from journal {mine}", ids=task_ids)
     tx.x(f"delete from views {mine}", ids=task_ids)
     tx.x(f"delete from revisions {mine}", ids=task_ids)
+
+
+def restore(tx: Tx, task_id: str, owner: str, session: str, state: str, at: int) -> None:
+    """A task that ended elsewhere: all that can be seen of it is its end."""
+    end = {"task_id": task_id, "state": state, "at": at}
+    tx.x("insert into revisions values (:task_id, 1, 'status', :state, :at, 1)", **end)
+    tx.x("insert into views values (:task_id, :owner, :session, 1, :state, :at)", owner=owner, session=session, **end)
+    tx.x("insert into journal values (:task_id, 1, 0, 'status', :state, null, :at)", **end)

@@ -31,6 +31,20 @@ def encode(artifacts: list[dict[str, Any]]) -> str:
     return json.dumps(artifacts, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
+def decode(text: str) -> list[dict[str, Any]]:
+    """Artifacts out of that form, as somebody else wrote it down. Raises `ValueError`."""
+    value = json.loads(text)
+    whole = isinstance(value, list) and all(
+        isinstance(one, dict)
+        and isinstance(one.get("parts"), list)
+        and all(isinstance(part, dict) for part in one["parts"])
+        for one in value
+    )
+    if not whole:
+        raise ValueError("not artifacts")
+    return value
+
+
 def record(tx: Tx, task_id: str, artifacts: list[dict[str, Any]], partial: str | None = None) -> bool:
     """Write a task's result; the first write wins, and False says that there was one."""
     added = tx.x(

@@ -313,3 +313,73 @@ def rewrite_notifications(tx: Tx, session: str, job_id: str, rewrite: Callable[[
                 chars=len(text),
                 id=row["id"],
             )
+
+
+KINDS = ("user", "agent", "notification", "nudge", "notice")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An entry of a log with all that is kept of it: `content` is the protocol's message as JSON."""
+
+    uid: str
+    task_id: str | None
+    kind: str
+    text: str | None
+    content: str | None
+    job_ids: tuple[str, ...]
+    created_at: int
+
+
+def whole_log(tx: Tx, session: str) -> list[Whole]:
+    """All of a session's log, in order."""
+    return [
+        Whole(
+            row["uid"],
+            row["task_id"],
+            row["kind"],
+            _text(tx, row) or None,
+            None if row["content"] is None else json.dumps(_content(tx, row), ensure_ascii=False),
+            tuple(json.loads(row["job_ids"])),
+            row["created_at"],
+        )
+        for row in tx.q("select * from messages where session = :session order by id", session=session)
+    ]
+
+
+def restore(
+    tx: Tx,
+    session: str,
+    uid: str,
+    task_id: str | None,
+    carried: dict[str, Any],
+    *,
+    text: str | None,
+    content: str | None,
+) -> None:
+    """An entry of a log from elsewhere; one that is there already stays. Raises `KeyError`, `TypeError`, `ValueError`."""
+    if tx.one("select 1 from messages where session = :session and uid = :uid", session=session, uid=uid):
+        return
+    if content is not None and not isinstance(json.loads(content), dict):
+        raise ValueError("not a message")
+    row, kind = f"{session}/{uid}", str(carried["kind"])
+    tx.x(
+        "insert into messages (uid, session, task_id, role, kind, text, content, chars, job_ids, created_at) values "
+        "(:uid, :session, :task, :role, :kind, :text, :content, :chars, :job_ids, :at)",
+        uid=uid,
+        session=session,
+        task=task_id,
+        role="agent" if kind in ("agent", "notice") else "user",
+        kind=kind,
+        text=tx.seal("messages.text", row, text) if text else None,
+        content=None if content is None else tx.seal("messages.content", row, content),
+        chars=len(text or ""),
+        job_ids=json.dumps([str(job_id) for job_id in carried.get("job_ids", [])]),
+        at=int(carried["created_at"]),
+    )
+    if kind == "user" and text:
+        tx.x(
+            "update sessions set title = coalesce(title, :title) where uid = :uid",
+            title=tx.seal("sessions.title", session, clip(text, TITLE_CHARS)),
+            uid=session,
+        )

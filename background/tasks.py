@@ -579,3 +579,67 @@ def _rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
         case dict():
             return {key: _rewritten(item, rewrite) for key, item in value.items()}
     return value
+
+
+CARRIED = (
+    "id", "profile", "origin", "cause", "state", "ceiling", "reason", "requests", "input_tokens", "output_tokens",
+    "tool_calls", "created_at", "started_at", "ended_at",
+)  # fmt: skip
+
+
+def ended_of_session(tx: Tx, session: str) -> list[Row]:
+    """The ended turns of a session, as a snapshot carries them, in order."""
+    return tx.q(
+        f"select {', '.join(CARRIED)} from tasks where session = :session and ended_at is not null "
+        "and folded_into is null order by created_at, id",
+        session=session,
+    )
+
+
+def texts_of(tx: Tx, task_id: str) -> tuple[str | None, str | None]:
+    """Of an ended task: why it failed, for people, and the whole turn as its model saw it."""
+    detail = ends(tx, [task_id])[task_id].detail
+    return detail, checkpoints(tx, task_id).get("transcript")
+
+
+def exists(tx: Tx, task_id: str) -> bool:
+    """Whether an id is taken, whoever's it is: it is never given again."""
+    return tx.one("select 1 from tasks where id = :id", id=task_id) is not None
+
+
+def restore(
+    tx: Tx,
+    task_id: str,
+    owner: str,
+    session: str,
+    carried: dict[str, Any],
+    *,
+    detail: str | None,
+    transcript: str | None,
+) -> None:
+    """A turn that ended elsewhere. Raises `KeyError`, `TypeError`, `ValueError` for what no snapshot of ours holds."""
+    row = {name: carried.get(name) for name in CARRIED if name != "id"}
+    numbers = ("requests", "input_tokens", "output_tokens", "tool_calls", "created_at", "ended_at")
+    row |= {name: int(carried[name]) for name in numbers}
+    row |= {name: str(carried[name]) for name in ("profile", "origin", "ceiling")}
+    if (
+        row["origin"] not in ("user", "background-resume")
+        or row["ceiling"] not in ceilings.LEVELS
+        or not isinstance(row["started_at"], int | None)
+        or not all(isinstance(row[name], str | None) for name in ("cause", "reason"))
+        or (row["reason"] is not None and row["state"] != "failed")
+    ):
+        raise ValueError("not a turn")
+    names = ("owner", "session", "revision", "detail", *row)
+    tx.x(
+        f"insert into tasks (id, {', '.join(names)}) values (:id, {', '.join(f':{name}' for name in names)})",
+        id=task_id,
+        owner=owner,
+        session=session,
+        revision=1,
+        detail=None if detail is None else tx.seal("tasks.detail", task_id, detail),
+        **row,
+    )
+    if transcript is not None:
+        json.loads(transcript)
+        _keep(tx, task_id, "transcript", transcript)
