@@ -1,17 +1,20 @@
 """A turn that a handler answers: what the handler is given of it, and how it ended.
 
-Other than a model's turn it has no steps: it is run again from its start, with the answers that were stored.
+Other than a model's turn it has no steps: it is run again from its start, with the answers that were stored. For each
+message that came to its task while it worked it is run once more, and the results stand in that order.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent.handlers import BadAnswer, Handler, Work
 from agent.offers import Offer
 from agent.taking_up import Turn
+from background.questions import Parks
 from background.results import artifact_id
 from background.terminal import Outcome
 
@@ -27,6 +30,15 @@ class Holding:
         self.stored = stored
         self._commit = commit
 
+    def of(self, number: int) -> "Holding":
+        """The same for the `number`-th message that came later: what was answered to it, and no pieces."""
+        if not number:
+            return self
+        mine = f"answer:{_mark(number)}"
+        return Holding(
+            {f"answer:{name[len(mine) :]}": self.stored[name] for name in self.stored if name.startswith(mine)}, None
+        )
+
     async def fragment(self, text: str) -> None:
         """Commit a piece, or hold it back."""
         if self._commit:
@@ -37,11 +49,12 @@ async def handle(
     turn: Turn, offer: Offer, handler: Handler, holding: Holding, within_s: float, limit_s: float
 ) -> Outcome:
     """Run the handler, for as long as `within_s` of its `limit_s` is left. Raises `Parks`, and what the handler raises."""
-    work = _work(turn, offer, holding)
     deadline = asyncio.timeout(within_s)
+    artifacts: list[dict[str, Any]] = []
     try:
         async with deadline:
-            artifacts = await handler.run(work)
+            for number in range(len(turn.contents)):
+                artifacts += await _handled(turn, offer, handler, holding, number)
     except BadAnswer as error:
         log.warning("the answer of task %s cannot be stored: %s", turn.task.id, error)
         return Outcome("failed", reason="NO_REPORT", detail=NOT_STORABLE)
@@ -53,8 +66,29 @@ async def handle(
     return Outcome("completed", numbered)
 
 
-def _work(turn: Turn, offer: Offer, holding: Holding) -> Work:
-    parts = turn.content["parts"]
+async def _handled(turn: Turn, offer: Offer, handler: Handler, holding: Holding, number: int) -> list[dict[str, Any]]:
+    """What came of one message: what it was, if another has come since, and else what it is now."""
+    name = f"handled:{number}"
+    if name not in turn.stored:
+        try:
+            made = await handler.run(_work(turn, offer, holding.of(number), turn.contents[number]))
+        except Parks as parks:
+            raise _of_message(parks, number) from None
+        turn.stored[name] = json.dumps(made, ensure_ascii=False)
+    return json.loads(turn.stored[name])
+
+
+def _of_message(parks: Parks, number: int) -> Parks:
+    """The same question, told apart from one of the same words that was asked for another message."""
+    return Parks(replace(parks.question, key=_mark(number) + parks.question.key)) if number else parks
+
+
+def _mark(number: int) -> str:
+    return f"m{number}:"
+
+
+def _work(turn: Turn, offer: Offer, holding: Holding, content: dict[str, Any]) -> Work:
+    parts = content["parts"]
     text = "\n".join(part["text"] for part in parts if "text" in part)
     return Work(
         task_id=turn.task.id,

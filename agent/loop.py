@@ -1,7 +1,8 @@
 """The one driver of the agent library: a turn, step by step, each step kept before the next begins.
 
 It resumes from the last model answer that was kept: tools whose results are stored answer from their rows, and only
-the missing ones run. It knows no row and no session; what it must keep and take up goes through `Steps`.
+the missing ones run. A step whose calls wait for a person is entered only when it has all answers. It knows no row and
+no session; what it must keep and take up goes through `Steps`.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
+from agent.gates import DENIED, REFUSALS, UNFIT, Gates, in_words
+from background.questions import Answer, Parks, Question
 from background.tasks import Usage
 from background.text import clean
 
@@ -46,8 +49,8 @@ class Steps(Protocol):
 
     async def keep_tool_result(self, name: str, result: str) -> None: ...
 
-    async def take_up(self, number: int) -> str | None:
-        """A message that came meanwhile, for the model's next step; `number` answers were given before."""
+    async def take_up(self, number: int) -> list[str]:
+        """What came meanwhile, for the model's next step; `number` answers were given before."""
         ...
 
     def say(self, text: str) -> None:
@@ -66,8 +69,8 @@ class Unkept:
     async def keep_tool_result(self, name: str, result: str) -> None:
         """Not kept."""
 
-    async def take_up(self, number: int) -> str | None:
-        return None
+    async def take_up(self, number: int) -> list[str]:
+        return []
 
     def say(self, text: str) -> None:
         """Nobody listens."""
@@ -80,6 +83,7 @@ class Progress:
     history: list[ModelMessage]
     turn: list[ModelMessage] = field(default_factory=list)
     unfinished: str = ""
+    refused: int = 0  # calls that waited for a person, where nobody can be asked, before the present step
 
     @property
     def answers(self) -> list[ModelResponse]:
@@ -102,10 +106,15 @@ class Progress:
         )
 
     @property
-    def final_text(self) -> str:
-        """The text of the answer that ended the turn; blank is empty."""
-        text = clean(answer_text(self.final)) if self.final else ""
-        return text if text.strip() else ""
+    def calls(self) -> list[ToolCallPart]:
+        """All calls of this turn, in order."""
+        return [call for answer in self.answers for call in calls_of(answer)]
+
+    @property
+    def final_texts(self) -> list[str]:
+        """The texts with which the turn came to an end: one, and one more for each message that then took it up again."""
+        texts = [clean(answer_text(answer)) for answer in self.answers if not calls_of(answer)]
+        return [text for text in texts if text.strip()]
 
     @property
     def final(self) -> ModelResponse | None:
@@ -148,6 +157,10 @@ class ModelCallFailed(Exception):
     """A model call raised its `__cause__`; `agent/models.py` says what that means."""
 
 
+class KeepsAsking(Exception):
+    """The model went on calling tools after the last refusal had left it none."""
+
+
 class UnfinishedAnswer(Exception):
     """The model ended its answer for another reason than having finished; `cause` is the library's word for it."""
 
@@ -164,45 +177,118 @@ async def drive(
     opening: ModelRequest,
     steps: Steps,
     stall_s: float,
+    gates: Gates = Gates(),  # noqa: B008 - frozen
 ) -> None:
     """Run a turn to its end, or go on with it; what came of it stands in `progress`.
 
-    Raises `ModelCallFailed`, `Stalled`, `TooManySteps`, `UnfinishedAnswer`, or what a tool raised.
+    Raises `Parks` where a call waits for a person, `ModelCallFailed`, `Stalled`, `TooManySteps`, `KeepsAsking`,
+    `UnfinishedAnswer`, or what a tool raised.
     """
     progress.turn = [message for name, content in _answers(steps.stored) for message in load(content)]
-    if progress.final:
+    lost = _lost_blocks(steps.stored, len(progress.answers))
+    if progress.final and not lost:
         _check_finish(progress.final)
         return
+    guarded = _Guarded(progress, steps, gates)
+    progress.refused = guarded.refused_before()
+    guarded.require_answers()
     agent: Agent[Any, str] = Agent(
         model,
         instructions=instructions,
-        toolsets=[_Kept(toolset, steps, progress)],
+        toolsets=[_Kept(toolset, steps, guarded)],
         retries={"tools": TOOL_RETRIES, "output": 0},
         model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
-    messages = [*progress.history, *(progress.turn or [opening])]
+    messages = [*progress.history, *progress.turn]
+    if not progress.turn:
+        messages.append(ModelRequest(parts=[*opening.parts, *user_message(*lost).parts]))
+    elif progress.final:  # it had ended, and a message has taken it up again
+        messages.append(user_message(*lost))
     async with agent.iter(None, message_history=messages) as run:
-        for block in _lost_blocks(steps.stored, len(progress.answers)):
-            run.enqueue(block)
-        await _walk(run, progress, steps, stall_s)
+        if progress.turn and not progress.final:
+            for block in lost:
+                run.enqueue(block)
+        await _walk(run, guarded, stall_s)
 
 
-async def _walk(run: AgentRun[Any, Any], progress: Progress, steps: Steps, stall_s: float) -> None:
+async def _walk(run: AgentRun[Any, Any], guarded: "_Guarded", stall_s: float) -> None:
     node = run.next_node
+    progress, steps = guarded.progress, guarded.steps
     while True:
         if isinstance(node, ModelRequestNode):
             number = len(progress.answers)
             if number >= MAX_STEPS:
                 raise TooManySteps
-            if number and (block := await steps.take_up(number)):
+            for block in await steps.take_up(number) if number else []:
                 run.enqueue(block)
+            progress.refused = guarded.gates.refused(progress.calls)
             await _ask(run, node, progress, steps, stall_s)
         elif isinstance(node, CallToolsNode):
             await _keep(run, progress, steps)
             if progress.final:
                 _check_finish(progress.final)
                 return
+            guarded.require_answers()
         node = await run.next(node)  # type: ignore[arg-type]
+
+
+@dataclass
+class _Guarded:
+    """A turn between its steps: which of its calls wait for a person, and what was answered."""
+
+    progress: Progress
+    steps: Steps
+    gates: Gates
+
+    def refused_before(self) -> int:
+        """The calls that were refused before the newest answer."""
+        calls = [call for answer in self.progress.answers[:-1] for call in calls_of(answer)]
+        return self.gates.refused(calls)
+
+    def require_answers(self) -> None:
+        """Nothing, once all that the newest answer's calls wait for is there; raises `Parks` with the first that is not.
+
+        No tool of a step runs before that, so whoever answers decides about a step that has not begun.
+        """
+        if self.progress.refused >= REFUSALS and self._newest:
+            raise KeepsAsking
+        for call in self._newest if self.gates.parks else []:
+            question = self._question(call)
+            if question and self.key_of(call.tool_call_id) not in self.steps.stored and not self._answer_to(question):
+                raise Parks(question)
+
+    @property
+    def _newest(self) -> list[ToolCallPart]:
+        """The calls of the newest answer."""
+        return calls_of(self.progress.answers[-1]) if self.progress.answers else []
+
+    def key_of(self, call_id: str) -> str:
+        """The key of a step: providers repeat the ids of calls, so the number of answers before is part of it."""
+        return f"tool:{len(self.progress.answers)}:{call_id}"
+
+    def verdict(self, name: str, call_id: str) -> str | None:
+        """What stands instead of this call of the newest answer's, in words; None where it is to be made."""
+        if not self.gates.waits(name):
+            return None
+        place = [call.tool_call_id for call in self._newest].index(call_id)
+        if not self.gates.parks:
+            return self.gates.refusal(name, self.progress.refused + self.gates.refused(self._newest[: place + 1]))
+        question = self._question(self._newest[place])
+        answer = self._answer_to(question) if question else None
+        if question is None or answer is None:
+            return UNFIT
+        if question.kind == "question":
+            return in_words(answer)
+        return None if answer.approved is True else DENIED
+
+    def _question(self, call: ToolCallPart) -> Question | None:
+        """What is asked before this call. None too where two calls of a step have one id: it could not be told which is meant."""
+        alone = [other.tool_call_id for other in self._newest].count(call.tool_call_id) == 1
+        return self.gates.question(call, self.key_of(call.tool_call_id)) if alone else None
+
+    def _answer_to(self, question: Question) -> Answer | None:
+        stored = self.steps.stored.get(f"answer:{question.key}")
+        return Answer.of(stored) if stored is not None else None
 
 
 async def _ask(
@@ -278,16 +364,22 @@ class _Kept(WrapperToolset[Any]):
     """Every tool's result is kept under the step's key; one that is kept is not made again."""
 
     steps: Steps
-    progress: Progress
+    guarded: _Guarded
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """All tools, and none after the last refusal."""
+        return {} if self.guarded.progress.refused >= REFUSALS else await super().get_tools(ctx)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        key = f"tool:{len(self.progress.answers)}:{ctx.tool_call_id}"
+        key = self.guarded.key_of(ctx.tool_call_id or "")
         stored = self.steps.stored.get(key)
         if stored is not None:
             return json.loads(stored)
-        result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        result = self.guarded.verdict(name, ctx.tool_call_id or "")
+        if result is None:
+            result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
         await self.steps.keep_tool_result(key, kept)
         return json.loads(kept)

@@ -1,11 +1,11 @@
-"""Taking up: how the ends of jobs become part of a turn, when it begins and between two of its steps.
+"""Taking up: how the ends of jobs, and messages to the task, become part of a turn, when it begins and between its steps.
 
 All of it is functions of `tx`: what is attached and what the turn's stored input says of it are one commit.
 """
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
@@ -31,13 +31,14 @@ class Shape:
 class Turn:
     """A turn as it begins, or as it goes on: `texts` are what its model is given, `stored` its checkpoints.
 
-    `content` is the protocol message, for a profile that is answered by a handler of its own.
+    `contents` are the protocol messages, for a profile that is answered by a handler of its own: the one that made the
+    task, and those that came to it since.
     """
 
     task: Task
     session: Session
     texts: list[str]
-    content: dict[str, Any]
+    contents: list[dict[str, Any]]
     stored: dict[str, str]
     past: list[Past]
     job: jobs.Job | None
@@ -45,8 +46,9 @@ class Turn:
 
     @property
     def nothing_to_tell(self) -> bool:
-        """A nudge whose jobs were told meanwhile."""
-        return self.task.origin == "background-resume" and not self.texts
+        """A nudge whose jobs were told meanwhile, and to which nobody has said anything."""
+        said = self.texts or any(name.startswith("fold:") for name in self.stored)
+        return self.task.origin == "background-resume" and not said
 
 
 def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[str] = MODELS) -> Turn:
@@ -58,16 +60,19 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
     stored = {} if fresh else tasks.checkpoints(tx, task.id)
     session = sessions.by_uid(tx, task.session)
     if task.profile not in models:
-        return Turn(task, session, [], sessions.opening(tx, task.id)[1], stored, [], None, run.attempt)
+        contents = [sessions.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
+        return Turn(task, session, [], contents, stored, [], None, run.attempt)
     if "input" not in stored:
-        stored["input"] = json.dumps(_input(tx, task, shape), ensure_ascii=False)
+        texts = [*_input(tx, task, shape), *(message.text for message in sessions.waiting(tx, task.id))]
+        sessions.taken_up(tx, task.id)
+        stored["input"] = json.dumps(texts, ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
     background = task.origin == "background"
     return Turn(
         task=task,
         session=session,
         texts=json.loads(stored["input"]),
-        content={},
+        contents=[],
         stored=stored,
         past=[] if background else tasks.past_turns(tx, task.session, task.id, past_limit),
         job=jobs.by_id(tx, task.cause or "") if background else None,
@@ -90,29 +95,64 @@ def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     return [f"{taken.text}\n\n{escape(text)}"]  # a job's description in it is no more the system's than one in a block
 
 
-def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> str | None:
-    """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded.
+def _handed(tx: Tx, run: Run, task: Task, stored: dict[str, str]) -> list[dict[str, Any]]:
+    """The messages that came to a handler's task, in order; those that wait are kept beside the ones before them."""
+    known = sum(name.startswith("message:") for name in stored)
+    said = sessions.waiting(tx, task.id)
+    for number, message in enumerate(said, known + 1):
+        stored[f"message:{number}"] = json.dumps(message.content, ensure_ascii=False)
+        tasks.checkpoint(tx, run, f"message:{number}", stored[f"message:{number}"])
+    sessions.taken_up(tx, task.id)
+    return [json.loads(stored[f"message:{number}"]) for number in range(1, known + len(said) + 1)]
 
-    The block is kept under the number and the nudge, for a resumed turn whose history lacks it: such a turn stands at
-    the same number again, and may find another nudge there. None if no nudge waits, or if there is too little room.
+
+def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
+    """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded;
+    then what was sent to this task meanwhile.
+
+    Each is kept under the number and what it was, for a resumed turn whose history lacks it: such a turn stands at
+    the same number again, and may find another nudge there.
     """
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
+    told = [] if task.origin == "background" else _told_by_nudges(tx, run, task, number, shape)
+    said = sessions.waiting(tx, task.id)
+    for message in said:  # behind the nudges, also by name: checkpoints of one commit are read in that order
+        tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", message.text)
+    sessions.taken_up(tx, task.id)
+    return [*told, *(message.text for message in said)]
+
+
+def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> list[str]:
+    """What waiting nudges have to tell. Nothing if there is too little room: a turn of its own has more."""
     if sessions.notified_chars(tx, task.id) > shape.notifications_chars // 2:
-        return None  # a turn of its own has more room
+        return []
     nudges = tasks.waiting_nudges(tx, task.session)
     taken = _attach(tx, task, shape, fired_only=True) if nudges else None
     if taken is None:
-        return None
+        return []
     for nudge in nudges:
         terminal.fold(tx, nudge, task)
     tasks.checkpoint(tx, run, f"fold:{number}:{nudges[0].id}", taken.text)
-    return taken.text
+    return [taken.text]
 
 
-def nudge_waits(tx: Tx, session: str) -> bool:
+def something_waits(tx: Tx, task: Task) -> bool:
     """Whether `take_up` may find something; a look that writes nothing."""
-    return bool(tasks.waiting_nudges(tx, session))
+    nudged = task.origin != "background" and bool(tasks.waiting_nudges(tx, task.session))
+    return nudged or sessions.unread(tx, task.id)
+
+
+def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
+    """The turn again, with what was sent to its task until it came to its end. What it ended with so far is kept."""
+    if turn.contents:
+        stored = dict(turn.stored)
+        for name in [name for name in stored if name.startswith("handled:")]:
+            tasks.checkpoint(tx, run, name, stored[name])
+        return replace(turn, contents=[turn.contents[0], *_handed(tx, run, turn.task, stored)], stored=stored)
+    number = sum(name.startswith("model:") for name in tasks.checkpoints(tx, turn.task.id))
+    take_up(tx, run, number, shape)
+    return replace(turn, stored=tasks.checkpoints(tx, turn.task.id))
 
 
 def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered | None:

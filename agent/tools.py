@@ -12,6 +12,7 @@ from pydantic_ai import RunContext
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
+from agent.gates import ASK_USER
 from agent.notifications import escape, excerpt
 from agent.spawning import MAX_BATCH, send_out, spec_of
 from agent.subagents import Registry
@@ -237,6 +238,18 @@ def _number(asked: Any, default: int, least: int, most: int) -> int:
     return min(max(asked, least), most)
 
 
+# -- asking
+
+
+def _ask_user(desk: Desk) -> Function:
+    """The loop answers a call of it, out of what was stored; where no gate stands before it, nobody is asked."""
+
+    async def ask_user(ctx: RunContext[Any], **asked: Any) -> str:
+        return "Nobody was asked, and no answer will come."
+
+    return ask_user
+
+
 # -- what the model is told of them
 
 TOOLS: dict[str, Callable[[Desk], Function]] = {
@@ -246,8 +259,9 @@ TOOLS: dict[str, Callable[[Desk], Function]] = {
     "stop_task": _stop_task,
     "memory_recall": _memory_recall,
     "open_report": _open_report,
+    ASK_USER: _ask_user,
 }
-CHAT_TOOLS = tuple(TOOLS)
+CHAT_TOOLS = tuple(name for name in TOOLS if name != ASK_USER)  # only whoever names it has it
 
 _IN_BACKGROUND = {
     "type": "boolean",
@@ -310,6 +324,12 @@ SCHEMAS: dict[str, Callable[[Registry], tuple[str, dict[str, Any]]]] = {
                 "limit": {"type": "integer", "default": 4000, "minimum": 1, "maximum": REPORT_LIMIT},
             },
             "job_id",
+        ),
+    ),
+    ASK_USER: lambda _: (
+        "Ask the user one question, and wait for the answer. Only for what you cannot decide or find out yourself.",
+        _object(
+            {"question": {"type": "string", "description": "the whole question, as the user reads it"}}, "question"
         ),
     ),
 }

@@ -14,7 +14,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 
 from agent import handling, loop, taking_up
-from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
+from agent.gates import ASK_USER, REFUSALS, Gates
+from agent.loop import KeepsAsking, ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
 from agent.models import classify
 from agent.notifications import excerpt
 from agent.offers import Offer, gone
@@ -25,10 +26,10 @@ from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, toolset
 from background import delivery, jobs, queue, tasks, terminal
 from background.database import Database, Tx
-from background.errors import StorageUnavailable, TryAgain
+from background.errors import StorageUnavailable, TryAgain, Unread
 from background.jobs import Spec
 from background.limits import SECOND
-from background.questions import Parks
+from background.questions import Parks, Question
 from background.queue import Run
 from background.results import artifact_id
 from background.tasks import Past, Usage
@@ -43,6 +44,7 @@ PAST_TURNS = 50
 PAST_CHARS = 200_000
 STORAGE_PAUSE_S = (0.2, 5.0)
 LONGEST_RETRY_AFTER_S = 3600.0
+LoopGaveUp = (Stalled, TooManySteps, KeepsAsking, UnfinishedAnswer)
 Say = Callable[[Turn, str], None]
 
 
@@ -74,16 +76,29 @@ class Turns:
         answered_by_models = [name for name, offer in self.offers.items() if offer.by_model]
         turn = await self.db.write(taking_up.begin, run, self.shape, PAST_TURNS, answered_by_models)
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
+        while not await self._ended(run, turn, offer):
+            turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
+
+    async def expire(self, run: Run) -> None:
+        """The handler of the kind `expire`: nobody has answered a question in time."""
+        await self.db.write(_expire, run)
+
+    async def _ended(self, run: Run, turn: Turn, offer: Offer) -> bool:
+        """Work until the task has ended or is parked; False where a message came to it that it has not taken up."""
         try:
             outcome = await self._work(run, turn, offer)
         except Parks as parks:
             refused = await may_ask(offer, self.plugins, turn.task.id, parks.question)
             if refused is None:
-                await self.persist(terminal.park, run, parks.question)
-                return
+                await self.persist(_park, run, parks.question, self.bounds.job_timeout_s if turn.job else None)
+                return True
             outcome = refused
         outcome = await released(offer, self.plugins, turn.task.id, outcome, report=turn.job is not None)
-        await self._settle(run, self._with_excerpt(outcome), keep=not (offer.guarded and outcome.state == "failed"))
+        try:
+            await self._settle(run, self._with_excerpt(outcome), keep=not (offer.guarded and outcome.state == "failed"))
+        except Unread:
+            return False
+        return True
 
     async def _work(self, run: Run, turn: Turn, offer: Offer) -> Outcome:
         if turn.nothing_to_tell:
@@ -113,17 +128,17 @@ class Turns:
             return _failed(progress, "MODEL_FAILED", classify(error).message)
         except UnknownSubagent as error:
             return _failed(progress, "UNKNOWN_SUBAGENT", str(error))
-        except (Stalled, TooManySteps, UnfinishedAnswer) as error:
+        except LoopGaveUp as error:
             return _failed(progress, *self._cut_short(error, progress))
         except TimeoutError:
             return _failed(progress, "TIMED_OUT", f"It ran longer than {self._limit_s(turn):g} s.")
         return await self._completed(turn, progress)
 
     async def _drive(self, run: Run, turn: Turn, offer: Offer, progress: Progress, steps: "_Steps") -> None:
-        names, instructions = offer.tools, offer.instructions
+        names, instructions, parks = offer.tools, offer.instructions, True
         if turn.job:
             kind = self.plugins.registry.get(turn.job.subagent_type)
-            names, instructions = turn.job.tools, worker_instructions(kind)
+            names, instructions, parks = turn.job.tools, worker_instructions(kind), kind.parks
         desk = self._desk(run, turn, progress, lambda specs: self._side_by_side(run, turn, offer, specs))
         async with asyncio.timeout(self._left_s(run, turn)):
             await loop.drive(
@@ -134,7 +149,14 @@ class Turns:
                 user_message(*turn.texts),
                 steps,
                 self.bounds.stall_s,
+                self._gates(names, parks=parks),
             )
+
+    def _gates(self, names: tuple[str, ...], *, parks: bool) -> Gates:
+        """What of these tools waits for a person: those that plugins have marked so, and `ask_user`."""
+        added = {name: self.plugins.tools[name] for name in names if name in self.plugins.tools}
+        approvals = {name: one.tool for name, one in added.items() if one.needs_approval}
+        return Gates(approvals, asking=ASK_USER in names, parks=parks)
 
     def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground) -> Desk:
         return Desk(
@@ -155,7 +177,7 @@ class Turns:
     def _left_s(self, run: Run, turn: Turn) -> float:
         return max(0.0, self._limit_s(turn) - run.spent / SECOND)
 
-    def _cut_short(self, error: Stalled | TooManySteps | UnfinishedAnswer, progress: Progress) -> tuple[str, str]:
+    def _cut_short(self, error: Exception, progress: Progress) -> tuple[str, str]:
         """Reason and detail of a turn that the loop gave up."""
         match error:
             case Stalled():
@@ -164,6 +186,11 @@ class Turns:
                 return (
                     "STALLED",
                     f"The model gave no sign of life for {self.bounds.stall_s:g} s, since {last}, {answers}.",
+                )
+            case KeepsAsking():
+                return (
+                    "NO_REPORT",
+                    f"It went on calling tools after the refusal of {REFUSALS} calls that need a person.",
                 )
             case TooManySteps():
                 return "OUTPUT_LIMIT", f"It made {loop.MAX_STEPS} model calls without coming to an end."
@@ -185,13 +212,12 @@ class Turns:
         return _failed(progress, "MODEL_FAILED", failure.message)
 
     async def _completed(self, turn: Turn, progress: Progress) -> Outcome:
-        answer = progress.final_text
-        if turn.job and not answer:
+        if turn.job and not progress.final_texts:
             return _failed(progress, "NO_REPORT", "The worker ended without a report.")
-        text = _report(progress.texts) if turn.job else answer or await self.db.read(_plain_note, turn.task.id)
+        said = [_report(progress)] if turn.job else progress.final_texts
         return Outcome(
             "completed",
-            [_artifact(turn, [{"text": text}])],
+            [_artifact(turn, [{"text": text} for text in said or [await self.db.read(_plain_note, turn.task.id)]])],
             transcript=loop.dump(progress.turn),
             usage=progress.usage,
         )
@@ -251,12 +277,13 @@ class Turns:
                 user_message(spec.prompt),
                 loop.Unkept(),
                 self.bounds.stall_s,
+                self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
             )
         except (ModelCallFailed, AgentRunError) as error:
             return _ended_early("MODEL_FAILED", classify(error.__cause__ or error).message, progress)
-        except (Stalled, TooManySteps, UnfinishedAnswer) as error:
+        except LoopGaveUp as error:
             return _ended_early(*self._cut_short(error, progress), progress)
-        return _report(progress.texts) or "NO_REPORT: the subagent ended without a report."
+        return _report(progress) or "NO_REPORT: the subagent ended without a report."
 
 
 async def _none_below(specs: list[Spec]) -> list[str]:
@@ -277,14 +304,23 @@ class _Steps:
     async def keep_tool_result(self, name: str, result: str) -> None:
         await self._turns.persist(tasks.checkpoint, self._run, name, result)
 
-    async def take_up(self, number: int) -> str | None:
-        if self._turn.job or not await self._turns.db.read(taking_up.nudge_waits, self._turn.task.session):
-            return None
+    async def take_up(self, number: int) -> list[str]:
+        if not await self._turns.db.read(taking_up.something_waits, self._turn.task):
+            return []
         return await self._turns.db.write(taking_up.take_up, self._run, number, self._turns.shape)
 
     def say(self, text: str) -> None:
         if self._aloud:
             self._turns.say(self._turn, text)
+
+
+def _park(tx: Tx, run: Run, question: Question, within_s: float | None) -> None:
+    terminal.park(tx, run, question, deadline=None if within_s is None else tx.now + int(within_s * SECOND))
+
+
+def _expire(tx: Tx, run: Run) -> None:
+    if queue.finish(tx, run):
+        terminal.expire(tx, run.params["task"], run.params["revision"])
 
 
 def _settle_without_steps(tx: Tx, run: Run, outcome: Outcome) -> bool:
@@ -299,9 +335,13 @@ def _artifact(turn: Turn, parts: list[dict]) -> dict:
     return {"artifactId": artifact_id(turn.task.id), "parts": parts}
 
 
-def _report(texts: list[str]) -> str:
-    """The final answer; where an earlier text of the same run is longer ("see above"), all texts in order."""
-    if len(texts) > 1 and max(map(len, texts[:-1])) > len(texts[-1]):
+def _report(progress: Progress) -> str:
+    """The final answer; where an earlier text of the same run is longer ("see above"), all texts in order.
+
+    All of them too where a message came after an answer: what was answered before it is part of the report.
+    """
+    texts = progress.texts
+    if len(progress.final_texts) > 1 or (len(texts) > 1 and max(map(len, texts[:-1])) > len(texts[-1])):
         return "\n\n".join(texts)
     return texts[-1] if texts else ""
 
