@@ -125,6 +125,7 @@ class Outrider:
                 "report": Handler(reports.report, "follow-ups"),
                 "index": Handler(reports.index, "follow-ups"),
                 "join": Handler(reports.join, "follow-ups"),
+                "expire": Handler(turns.expire, "follow-ups"),
             }
         if self._serves:
             posts = Posts(

@@ -64,7 +64,7 @@ async def turn(model: Any, told: Told, streamed: bool = True, tools: Any = None)
 async def driven(model: Any, tools: Any) -> str:
     progress = Progress([])
     await drive(model, "", tools, progress, user_message("hello?"), Unkept(), 20)
-    return progress.final_text
+    return progress.final_texts[-1]
 
 
 @contextmanager
