@@ -4,6 +4,8 @@ A call is a run of kind `push`, enqueued in the commit that puts its event into 
 them in order. Address and credentials are sealed. What is sent, and how, is decided elsewhere.
 """
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from background import queue
@@ -11,7 +13,8 @@ from background.database import Row, Tx
 from background.errors import Fault, not_found
 
 PER_TASK = 16
-OPEN = "('waiting', 'queued', 'running')"
+SEALED = ("url", "token", "scheme", "credentials")
+NEWEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,9 @@ class Webhook:
     credentials: str = ""
     created_at: int = 0
 
-
-SEALED = ("url", "token", "scheme", "credentials")
+    @property
+    def lane(self) -> str:
+        return _lane(self.task_id, self.id)
 
 
 def put(tx: Tx, webhook: Webhook) -> None:
@@ -42,7 +46,6 @@ def put(tx: Tx, webhook: Webhook) -> None:
     )
     if others >= PER_TASK:
         raise Fault("refused", f"A task has {PER_TASK} push notification configs at most.")
-    cells = {name: tx.seal(f"webhooks.{name}", _row(webhook), getattr(webhook, name)) for name in SEALED}
     tx.x(
         "insert into webhooks (task_id, id, owner, url, token, scheme, credentials, created_at) "
         "values (:task_id, :id, :owner, :url, :token, :scheme, :credentials, :now) on conflict (task_id, id) do update "
@@ -51,8 +54,14 @@ def put(tx: Tx, webhook: Webhook) -> None:
         id=webhook.id,
         owner=webhook.owner,
         now=tx.now,
-        **cells,
+        **_cells(tx, webhook),
     )
+
+
+def _cells(tx: Tx, webhook: Webhook) -> dict[str, bytes | None]:
+    row = f"{webhook.task_id}/{webhook.id}"
+    given = {name: getattr(webhook, name) for name in SEALED}
+    return {name: tx.seal(f"webhooks.{name}", row, text) if text else None for name, text in given.items()}
 
 
 def get(tx: Tx, owner: str, task_id: str, webhook_id: str) -> Webhook:
@@ -77,7 +86,7 @@ def of_task(tx: Tx, owner: str, task_id: str) -> list[Webhook]:
 
 def page(tx: Tx, owner: str, limit: int, before: tuple[int, str, str] | None) -> list[Webhook]:
     """The owner's webhooks, newest first, from behind `before` (created_at, task id, id) on."""
-    at, task_id, webhook_id = before or (1 << 62, "", "")
+    at, task_id, webhook_id = before or (NEWEST, "", "")
     rows = tx.q(
         "select * from webhooks where owner = :owner and (created_at, task_id, id) < (:at, :task_id, :id) "
         "order by created_at desc, task_id desc, id desc limit :limit",
@@ -105,82 +114,8 @@ def end_all(tx: Tx, task_id: str) -> None:
 def _end(tx: Tx, task_id: str, webhook_id: str) -> None:
     tx.x("delete from webhooks where task_id = :task_id and id = :id", task_id=task_id, id=webhook_id)
     waiting = "select id from runs where lane = :lane and ended_at is null order by id desc"  # the head last
-    for run in tx.q(waiting, lane=lane(task_id, webhook_id)):
+    for run in tx.q(waiting, lane=_lane(task_id, webhook_id)):
         queue.withdraw(tx, run["id"], "canceled")
-
-
-# -- calls
-
-
-def lane(task_id: str, webhook_id: str) -> str:
-    return f"push:{task_id}/{webhook_id}"
-
-
-def enqueue(tx: Tx, task_id: str, revision: int, numbers: range) -> None:
-    """New events of a task stand in the journal: each of its webhooks is to be called with each."""
-    for row in tx.q("select id from webhooks where task_id = :task_id order by id", task_id=task_id):
-        for number in numbers:
-            _enqueue(tx, task_id, row["id"], revision, number, again=0)
-
-
-def _enqueue(tx: Tx, task_id: str, webhook_id: str, revision: int, number: int, *, again: int) -> None:
-    place = lane(task_id, webhook_id)
-    key = f"{place}:{revision}:{number}"
-    queue.enqueue(
-        tx,
-        "push",
-        f"{key}:{again}" if again else key,
-        lane=place,
-        params={"task": task_id, "webhook": webhook_id, "revision": revision, "number": number, "again": again},
-    )
-
-
-def calls(tx: Tx, webhook: Webhook, limit: int, before: int, state: str | None) -> list[Row]:
-    """The webhook's runs, newest first, with numbers below `before`; `state` (a run's) narrows."""
-    narrow = "and state = :state" if state else ""
-    return tx.q(
-        f"select * from runs where {_OF_WEBHOOK} and id < :before {narrow} order by id desc limit :limit",
-        limit=limit,
-        before=before,
-        state=state,
-        **_of(webhook),
-    )
-
-
-def counts(tx: Tx, webhook: Webhook) -> dict[str, int]:
-    """How many of the webhook's runs are in each state; states without one are left out."""
-    rows = tx.q(f"select state, count(*) as n from runs where {_OF_WEBHOOK} group by state", **_of(webhook))
-    return {row["state"]: row["n"] for row in rows}
-
-
-def call_again(tx: Tx, owner: str, task_id: str, webhook_id: str, revision: int, number: int) -> Row:
-    """Send an event once more whose call has ended, behind what waits already. The new run.
-
-    Raises faults: not_found for an event that was never sent or was forgotten, conflict for one that is on its way.
-    """
-    webhook = get(tx, owner, task_id, webhook_id)
-    key = f"{lane(task_id, webhook_id)}:{revision}:{number}"
-    runs = tx.q(
-        "select ended_at from runs where key = :key or (key >= :first and key < :last)",
-        key=key,
-        first=f"{key}:",
-        last=f"{key};",
-    )
-    if not runs:
-        raise not_found("delivery")
-    if any(row["ended_at"] is None for row in runs):
-        raise Fault("conflict", "This event is on its way already.")
-    _enqueue(tx, task_id, webhook_id, revision, number, again=len(runs))
-    return calls(tx, webhook, 1, 1 << 62, None)[0]
-
-
-# A webhook's keys begin alike, and the unique index over keys finds them; an id may begin like another one.
-_OF_WEBHOOK = "key >= :first and key < :last and lane = :lane"
-
-
-def _of(webhook: Webhook) -> dict[str, str]:
-    place = lane(webhook.task_id, webhook.id)
-    return {"first": f"{place}:", "last": f"{place};", "lane": place}
 
 
 def _require_task(tx: Tx, owner: str, task_id: str) -> None:
@@ -188,11 +123,103 @@ def _require_task(tx: Tx, owner: str, task_id: str) -> None:
         raise not_found("task")
 
 
-def _row(webhook: Webhook) -> str:
-    return f"{webhook.task_id}/{webhook.id}"
-
-
 def _opened(tx: Tx, row: Row) -> Webhook:
     at = f"{row['task_id']}/{row['id']}"
-    clear = {name: tx.unseal(f"webhooks.{name}", at, row[name]) for name in SEALED}
+    cells = {name: row[name] for name in SEALED}
+    clear = {name: "" if cell is None else tx.unseal(f"webhooks.{name}", at, cell) for name, cell in cells.items()}
     return Webhook(row["task_id"], row["id"], row["owner"], created_at=row["created_at"], **clear)
+
+
+# -- calls
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is to be sent, or was: an event of the journal, to a webhook. `again` counts how often by hand."""
+
+    task: str
+    webhook: str
+    revision: int
+    number: int
+    again: int = 0
+
+    @property
+    def event(self) -> str:
+        """The event's name in its task."""
+        return f"{self.revision}.{self.number}"
+
+    @property
+    def delivery(self) -> str:
+        """The same at every attempt, and at no other event's or webhook's."""
+        return f"{self.task}/{self.webhook}/{self.event}"
+
+    @property
+    def key(self) -> str:
+        key = f"{_lane(self.task, self.webhook)}:{self.revision}:{self.number}"
+        return f"{key}:{self.again}" if self.again else key
+
+
+def _lane(task_id: str, webhook_id: str) -> str:
+    return f"push:{task_id}/{webhook_id}"
+
+
+def announce(tx: Tx, events: Iterable[tuple[str, int, int]]) -> None:
+    """New events (task, revision, number) stand in the journal: each of its task's webhooks is to be called with each."""
+    news = list(events)
+    tasks = {task_id for task_id, _, _ in news}
+    sql = "select task_id, id from webhooks where task_id in (select value from json_each(:tasks)) order by task_id, id"
+    for row in tx.q(sql, tasks=json.dumps(list(tasks))):
+        for task_id, revision, number in news:
+            if task_id == row["task_id"]:
+                _enqueue(tx, Call(task_id, row["id"], revision, number))
+
+
+def _enqueue(tx: Tx, call: Call) -> None:
+    lane = _lane(call.task, call.webhook)
+    queue.enqueue(tx, "push", call.key, lane=lane, task_id=call.task, params=vars(call))
+
+
+def calls(tx: Tx, webhook: Webhook, limit: int, before: int = NEWEST, state: str | None = None) -> list[Row]:
+    """The webhook's runs, newest first, with numbers below `before`; `state` (a run's) narrows."""
+    narrow = "and state = :state" if state else ""
+    return tx.q(
+        f"select * from runs where task_id = :task_id and lane = :lane and id < :before {narrow} "
+        "order by id desc limit :limit",
+        task_id=webhook.task_id,
+        lane=webhook.lane,
+        before=before,
+        state=state,
+        limit=limit,
+    )
+
+
+def counts(tx: Tx, webhook: Webhook) -> dict[str, int]:
+    """How many of the webhook's runs are in each state; states without one are left out."""
+    rows = tx.q(
+        "select state, count(*) as n from runs where task_id = :task_id and lane = :lane group by state",
+        task_id=webhook.task_id,
+        lane=webhook.lane,
+    )
+    return {row["state"]: row["n"] for row in rows}
+
+
+def call_again(tx: Tx, owner: str, task_id: str, webhook_id: str, event: str) -> Row:
+    """Send an event once more whose call has ended, behind what waits already. The new run.
+
+    Raises faults: not_found for an event that was never sent or was forgotten, conflict for one that is on its way.
+    """
+    webhook = get(tx, owner, task_id, webhook_id)
+    runs = [(row, Call(**json.loads(row["params"]))) for row in calls(tx, webhook, limit=-1)]
+    same = [(row, call) for row, call in runs if call.event == event]
+    if not same:
+        raise not_found("delivery")
+    if any(row["ended_at"] is None for row, _ in same):
+        raise Fault("conflict", "This event is on its way already.")
+    latest = max((call for _, call in same), key=lambda call: call.again)
+    _enqueue(tx, Call(task_id, webhook_id, latest.revision, latest.number, latest.again + 1))
+    return calls(tx, webhook, limit=1)[0]
+
+
+def give_up(tx: Tx, run: queue.Run, why: str) -> bool:
+    """The last try has failed: the run is failed, with its error, and the next of the lane has its turn."""
+    return queue.release(tx, run, error=why) and queue.withdraw(tx, run.id, "failed")

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from background import journal, sessions, tasks, terminal
+from background import journal, sessions, tasks, terminal, webhooks
 from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.journal import View
@@ -28,7 +28,9 @@ from background.tasks import Accepted, Incoming
 from web import a2a_card, a2a_message, a2a_requests, a2a_views, admission
 from web.a2a_errors import A2AError, RpcId, headers, http_status, internal, invalid, to_jsonrpc
 from web.a2a_fields import Limits
+from web.a2a_push import PushConfigs, check_address
 from web.a2a_requests import SendRequest, TaskRequest
+from web.a2a_webhook import Config
 from web.access import Caller, caller_of, check_claims
 from web.bodies import BODY_LIMIT
 from web.house import House
@@ -119,6 +121,7 @@ class Edge:
             "GetTask": self._get,
             "CancelTask": self._cancel,
             "SubscribeToTask": self._subscribe,
+            **PushConfigs(house, self._limits).methods(),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,6 +197,7 @@ class Edge:
     async def _accept(self, caller: Caller, asked: SendRequest) -> Accepted:
         self._house.require_open()
         check_claims(caller, asked.context_id, asked.message.get("metadata"), asked.metadata)
+        await check_address(self._house, asked.webhook)
         message = Incoming(
             owner=caller.owner,
             session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
@@ -212,7 +216,7 @@ class Edge:
             message = await admission.admit(self._house.offers, message)
         else:
             message = await self._db.read(admission.of_ours, self._house.offers, message)
-        return await self._db.write(accept, message, asked.context_id)
+        return await self._db.write(accept, message, asked.context_id, asked.webhook)
 
     async def _see(self, caller: Caller, task_id: str, history_length: int | None) -> Seen:
         return await self._db.read(see, caller.owner, task_id, history_length)
@@ -287,13 +291,18 @@ class Edge:
                     await ear.wait(min(LOOK_S, max(0.0, expires - loop.time())))
 
 
-def accept(tx: Tx, message: Incoming, context_id: str | None) -> Accepted:
+def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | None = None) -> Accepted:
     """Accept, for a client that may name a task: it must be one that takes messages, in the context that is named."""
     if message.task_id is not None and context_id is not None:
         task = tasks.find(tx, message.owner, message.task_id)
         if task is not None and sessions.by_uid(tx, task.session).id != context_id:
             raise Fault("invalid", "message.contextId: not the context of this task", field="message.contextId")
-    return tasks.accept(tx, message)
+    accepted = tasks.accept(tx, message)
+    if webhook is not None and accepted.new:
+        webhooks.put(tx, webhook.of(accepted.task_id, message.owner))
+        if accepted.revision == 1:  # its first event stands in the journal already
+            webhooks.announce(tx, [(accepted.task_id, accepted.revision, 0)])
+    return accepted
 
 
 def cancel(tx: Tx, owner: str, task_id: str, offers: admission.Offers) -> None:

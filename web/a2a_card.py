@@ -59,7 +59,7 @@ def card(settings: Settings, version: str) -> dict[str, Any]:
         "description": "A conversational agent that sends subagents out, stays live, and briefs you once they are back.",
         "version": version,
         "supportedInterfaces": [interface],
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {"streaming": True, "pushNotifications": settings.push, "extendedAgentCard": False},
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
         "skills": [skill(profile) for profile in settings.offered_profiles],

@@ -60,6 +60,16 @@ def string(given: dict[str, Any], key: str, at: str, most: int) -> str | None:
     return value or None
 
 
+def params(sent: Any) -> dict[str, Any]:
+    """The params of a method, as an object."""
+    if not isinstance(sent, dict):
+        raise invalid("params", "must be an object")
+    # An interface of ours never asks for a tenant, and nobody's scope is anything but their own.
+    if sent.get("tenant") not in (None, ""):
+        raise invalid("tenant", "must be empty: this server has no tenants")
+    return sent
+
+
 def strings(given: dict[str, Any], key: str, at: str, limits: Limits) -> None:
     """A list of short texts; only checked, as nothing here is decided by one."""
     values = given.get(key)

@@ -10,24 +10,33 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from web import a2a_fields as fields
-from web import a2a_message
+from web import a2a_message, a2a_webhook
 from web.a2a_errors import A2AError, RpcId, invalid
 from web.a2a_fields import NESTING, Limits
+from web.a2a_webhook import Config
 from web.bodies import LongNumber, NotJson, TooDeep, decode
 
 # Around the data of a part stand the envelope, params, message, parts and the part.
 BODY_NESTING = NESTING + 5
 VERSION = re.compile(r"1\.0(\.[0-9]+)?")
 
-SERVED = frozenset({"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "SubscribeToTask"})
+SERVED = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "GetTask",
+        "CancelTask",
+        "SubscribeToTask",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+    }
+)
 # The rest of the protocol: what a client is told who asks for what the card does not offer.
 REFUSED = {
     "ListTasks": "UNSUPPORTED_OPERATION",
     "GetExtendedAgentCard": "UNSUPPORTED_OPERATION",
-    "CreateTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
-    "GetTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
-    "ListTaskPushNotificationConfigs": "PUSH_NOTIFICATION_NOT_SUPPORTED",
-    "DeleteTaskPushNotificationConfig": "PUSH_NOTIFICATION_NOT_SUPPORTED",
 }
 # Version 0.3 spoke of the same things in these words; knowing them makes the answer "another version", not "unknown".
 METHODS_OF_0_3 = frozenset(
@@ -74,6 +83,7 @@ class SendRequest:
     return_immediately: bool
     history_length: int | None
     fingerprint: str
+    webhook: Config | None = None
 
 
 class TaskRequest(NamedTuple):
@@ -132,15 +142,15 @@ def negotiate(header: str | None, query: str | None, method: str) -> str:
 
 
 def send_params(params: Any, limits: Limits) -> SendRequest:
-    """Params of SendMessage and SendStreamingMessage. A2AError -32602, -32005, -32003."""
-    given = _params(params)
+    """Params of SendMessage and SendStreamingMessage. A2AError -32602, -32005."""
+    given = fields.params(params)
     sent = fields.object_at(given, "message", "")
     if sent is None:
         raise invalid("message", "is required")
     message = a2a_message.checked(sent, limits)
     configuration = fields.object_at(given, "configuration", "") or {}
     fields.strings(configuration, "acceptedOutputModes", "configuration.", limits)
-    request = SendRequest(
+    return SendRequest(
         message=message,
         metadata=fields.metadata_of(given, "", limits),
         message_id=message["messageId"],
@@ -151,28 +161,26 @@ def send_params(params: Any, limits: Limits) -> SendRequest:
         return_immediately=fields.flag(configuration, "returnImmediately", "configuration."),
         history_length=fields.natural(configuration, "historyLength", "configuration."),
         fingerprint=a2a_message.fingerprint(message),
+        webhook=a2a_webhook.inline(configuration, limits),
     )
-    if configuration.get("taskPushNotificationConfig") is not None:
-        raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED")
-    return request
 
 
 def get_params(params: Any, limits: Limits) -> TaskRequest:
     """Params of GetTask. A2AError -32602."""
-    given = _params(params)
+    given = fields.params(params)
     return TaskRequest(fields.required_id(given, "id", "", limits), fields.natural(given, "historyLength", ""))
 
 
 def cancel_params(params: Any, limits: Limits) -> TaskRequest:
     """Params of CancelTask; their metadata is checked and means nothing to us. A2AError -32602."""
-    given = _params(params)
+    given = fields.params(params)
     fields.metadata_of(given, "", limits)
     return TaskRequest(fields.required_id(given, "id", "", limits))
 
 
 def subscribe_params(params: Any, limits: Limits) -> TaskRequest:
     """Params of SubscribeToTask. A2AError -32602."""
-    return TaskRequest(fields.required_id(_params(params), "id", "", limits))
+    return TaskRequest(fields.required_id(fields.params(params), "id", "", limits))
 
 
 def _rpc_id(value: Any) -> RpcId:
@@ -189,12 +197,3 @@ def _place(deep: TooDeep) -> str:
     end = next((index for index, key in enumerate(path) if key in ("data", "metadata")), 0)
     named = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path[: end + 1])
     return named.lstrip(".") or "params"
-
-
-def _params(params: Any) -> dict[str, Any]:
-    if not isinstance(params, dict):
-        raise invalid("params", "must be an object")
-    # An interface of ours never asks for a tenant, and nobody's scope is anything but their own.
-    if params.get("tenant") not in (None, ""):
-        raise invalid("tenant", "must be empty: this server has no tenants")
-    return params

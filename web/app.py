@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from importlib.metadata import version
 from typing import Any
 
+import httpx
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
@@ -34,16 +35,19 @@ from background.redaction import redact as redact_text
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
-from web import a2a, api, console, documents, events, health, logs
+from web import a2a, api, api_webhooks, console, documents, events, health, logs
 from web.access import Access, Credentials
 from web.house import Deltas, House
 from web.posts import Posts
+from web.push import Push
+from web.push_call import Courier
 from web.settings import BadSetting, Settings, auto_resume_now
 
 log = logging.getLogger("outrider")
 
 VERSION = version("outrider")
 BACKLOG = 2048
+PUSHES = 32  # webhook calls at once; slots of their own, since a receiver may take its 10 s each time
 FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
 
 
@@ -104,6 +108,7 @@ class Outrider:
             routes=[
                 *a2a.routes(house, VERSION),
                 *api.routes(house),
+                *api_webhooks.routes(house),
                 *documents.routes(house),
                 *events.routes(house),
                 *health.routes(house),
@@ -127,6 +132,8 @@ class Outrider:
                 "join": Handler(reports.join, "follow-ups"),
                 "expire": Handler(turns.expire, "follow-ups"),
             }
+            if settings.push:
+                handlers["push"] = Handler(Push(house.db, self._courier()).run, "pushes")
         if self._serves:
             posts = Posts(
                 house.db,
@@ -140,6 +147,17 @@ class Outrider:
                 "nudge": Handler(posts.nudge, "follow-ups"),
             }
         return handlers
+
+    def _courier(self) -> Courier:
+        house = self.house
+        return Courier(
+            allowed=house.webhooks_allowed,
+            resolve=lambda host, port: house.resolve(host, port),
+            now=house.db.now,
+            tls=httpx.create_ssl_context(),
+            keys=self.settings.signing_keys,
+            user_agent=f"Outrider/{VERSION}",
+        )
 
     def _turns(self) -> Turns:
         settings = self.settings
@@ -155,7 +173,12 @@ class Outrider:
         )
 
     def _pools(self) -> dict[str, int]:
-        return {"turns": self.settings.max_turns, "jobs": self.settings.max_jobs, "follow-ups": FOLLOW_UPS}
+        return {
+            "turns": self.settings.max_turns,
+            "jobs": self.settings.max_jobs,
+            "follow-ups": FOLLOW_UPS,
+            "pushes": PUSHES,
+        }
 
 
 def build(

@@ -15,8 +15,10 @@ from agent.plugins import Plugins
 from agent.subagents import Registry
 from background.database import Database
 from knowledge.store import Store
+from web import addresses
 from web.a2a_errors import A2AError
 from web.access import Credentials
+from web.addresses import Allowed, Resolve
 from web.settings import Settings
 
 STOPPING = "This server is stopping; send it again to the next one."
@@ -75,6 +77,7 @@ class House:
     offers: Mapping[str, Offer]
     plugins: Plugins
     deltas: Deltas = field(default_factory=Deltas)
+    resolve: Resolve = addresses.resolve
     stopping: bool = False
     closed: bool = False
 
@@ -83,6 +86,7 @@ class House:
             self.settings.max_waiting_requests, "WAITING_LIMIT_REACHED", "OUTRIDER_MAX_WAITING_REQUESTS"
         )
         self.streams = Streams(self.settings)
+        self.webhooks_allowed = Allowed.of(self.settings.webhook_allow)
         self.waits = Waits(self.settings.blocking_wait_s)
 
     @property

@@ -13,6 +13,7 @@ Json = dict[str, Any]
 LIMIT = 256 * 1024  # bytes
 QUESTION_CHARS = 16_384  # of a question that is too large by itself; four bytes each at most
 ASKS = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+ABOUT_QUESTION = ("question", "kind")  # metadata that an answer needs
 REASON = "TOO_LARGE"
 
 
@@ -79,7 +80,7 @@ def _artifact_content(update: Json) -> None:
 
 def _status_metadata(update: Json) -> None:
     _without_metadata(update)
-    _without_metadata(update["status"].get("message", {}), "question")
+    _without_metadata(update["status"].get("message", {}), *ABOUT_QUESTION)
 
 
 def _status_content(update: Json) -> None:
@@ -104,9 +105,9 @@ def _end_of_the_question(update: Json) -> None:
     message = update["status"]["message"]
     text = message["parts"][0]["text"]
     size = len(text.encode())
-    digest = {name: message["metadata"][name] for name in ("question",) if name in message.get("metadata", {})}
+    about = {name: value for name, value in message.get("metadata", {}).items() if name in ABOUT_QUESTION}
     message["parts"] = [{"text": text[:QUESTION_CHARS] + "…"}, {"text": _sentence(size)}]
-    message["metadata"] = {**digest, "withheld": _marker(size)}
+    message["metadata"] = {**about, "withheld": _marker(size)}
 
 
 _STEPS: dict[str, tuple[Callable[[Json], None], ...]] = {

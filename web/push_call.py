@@ -63,6 +63,7 @@ class Courier:
 
     def _headers(self, webhook: Webhook, body: bytes, delivery: str, attempt: int) -> dict[str, str]:
         headers = {
+            "Connection": "close",
             "Content-Type": MEDIA_TYPE,
             "User-Agent": self.user_agent,
             "X-Outrider-Delivery": delivery,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from agent.profiles import BUILTIN
+from web.addresses import Allowed
 
 SEAL_KEY_BYTES = 32
 
@@ -94,6 +95,23 @@ def sealing_keys(value: SecretStr | None) -> SecretStr | None:
         keys = [base64.b64decode(word, validate=True) for word in value.get_secret_value().replace(",", " ").split()]
         if not keys or any(len(key) != SEAL_KEY_BYTES for key in keys):
             raise ValueError("not sealing keys")
+    return value
+
+
+def opened(value: tuple[str, ...]) -> tuple[str, ...]:
+    Allowed.of(value)  # raises ValueError
+    return value
+
+
+def split_keys(value: SecretStr) -> tuple[str, ...]:
+    return tuple(key.strip() for key in value.get_secret_value().split(",") if key.strip())
+
+
+def signing_keys(value: SecretStr | None) -> SecretStr | None:
+    if value is not None:
+        keys = split_keys(value)
+        if not keys or any(not 16 <= len(key) <= 256 or not key.isascii() or not key.isprintable() for key in keys):
+            raise ValueError("not signing keys")
     return value
 
 

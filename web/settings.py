@@ -41,7 +41,10 @@ from web.setting_values import (
     http_address,
     loopback_host,
     offered,
+    opened,
     sealing_keys,
+    signing_keys,
+    split_keys,
     unset_if_empty,
 )
 
@@ -57,6 +60,8 @@ NOT_YET = frozenset({"job_tokens", "tree_tokens"})
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
 # Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
 TABLES = frozenset({"defined_profiles", "providers"})
+
+SECRET = frozenset({"seal_key", "webhook_keys"})  # never repeated, in no refusal
 
 
 class BadSetting(Exception):
@@ -171,6 +176,23 @@ class Settings(BaseModel):
         "What the agent card says. Where it is not loopback, every request needs an access token.",
         shown="the address served",
     )
+    push: Switch = _told(
+        True,
+        "`true` or `false`",
+        "`false`: no task takes webhooks, the agent card says so, and what still waits to be sent waits on.",
+    )
+    webhook_allow: Annotated[Names, AfterValidator(opened)] = _told(
+        (),
+        "host names, addresses and networks, separated by commas",
+        "What webhooks may call that is not public. A name is opened wherever it leads.",
+        shown="empty",
+    )
+    webhook_keys: Annotated[SecretStr | None, BeforeValidator(unset_if_empty), AfterValidator(signing_keys)] = _told(
+        None,
+        "keys of 16 to 256 visible characters, separated by commas; the first signs",
+        "Signs the bodies that webhooks get.",
+        shown="unset: they are not signed",
+    )
     rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(as_text)] = _told(
         "native",
         "`native` or `200`",
@@ -190,6 +212,11 @@ class Settings(BaseModel):
     def knowledge_path(self) -> Path:
         """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
         return self.data / "knowledge.db"
+
+    @property
+    def signing_keys(self) -> tuple[str, ...]:
+        """The keys for webhook bodies, the one that signs first."""
+        return split_keys(self.webhook_keys) if self.webhook_keys else ()
 
     @property
     def offered_profiles(self) -> list[Profile]:
@@ -356,7 +383,7 @@ def _bad(key: str, given: Mapping[str, tuple[object, str]]) -> BadSetting:
     # A database address may hold a password, and a refusal ends up in logs.
     if key == "database_url" and "://" in str(value):
         value = str(value).split("://")[0] + "://…"
-    told = "what is given" if key == "seal_key" else shown(value)
+    told = "what is given" if key in SECRET else shown(value)
     allowed = _allowed(Settings.model_fields[key])
     return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {told} is not {allowed}")
 

@@ -54,7 +54,7 @@ def test_the_card_that_its_resolver_finds_is_one_that_it_can_speak_to(shared: Se
         (interface,) = card.supported_interfaces
         assert interface.url == f"{shared.url}/a2a" and interface.protocol_version == "1.0"
         assert {skill.id for skill in card.skills} == {"chat", "echo"}
-        assert card.capabilities.streaming and not card.capabilities.push_notifications
+        assert card.capabilities.streaming and card.capabilities.push_notifications
 
     run(story())
     wire.strictly(shared.get("/.well-known/agent-card.json"), types.AgentCard())
@@ -143,7 +143,7 @@ def test_a_second_client_subscribes_to_a_running_task(shared: Server, model: Scr
             lambda client: client.get_task_push_notification_config(
                 types.GetTaskPushNotificationConfigRequest(task_id="t", id="p")
             ),
-            errors.PushNotificationNotSupportedError,
+            errors.TaskNotFoundError,
         ),
     ],
     ids=["get", "cancel", "list", "push"],

@@ -37,7 +37,8 @@ def test_addresses_are_absolute_and_public(tmp_path: Path, public_url: str | Non
 
 def test_what_is_declared_is_what_is_served(tmp_path: Path) -> None:
     told = made(tmp_path)
-    assert told["capabilities"] == {"streaming": True, "pushNotifications": False, "extendedAgentCard": False}
+    assert told["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+    assert made(tmp_path, push=False)["capabilities"]["pushNotifications"] is False
     assert {entry["protocolVersion"] for entry in told["supportedInterfaces"]} == {PROTOCOL_VERSION}
     assert negotiate(PROTOCOL_VERSION, None, "SubscribeToTask") == PROTOCOL_VERSION
     assert "securitySchemes" not in told and "securityRequirements" not in told

@@ -162,7 +162,7 @@ def test_a_method_of_0_3_is_unknown_to_1_0() -> None:
 
 @pytest.mark.parametrize("method", REFUSED)
 def test_A94_what_the_card_does_not_offer_is_refused_as_such(method: str) -> None:
-    assert refused(negotiate, "1.0", None, method).kind.code == (-32003 if "Push" in method else -32004)
+    assert refused(negotiate, "1.0", None, method).kind.code == -32004
 
 
 # --- sending --------------------------------------------------------------------------------------------------------
@@ -361,11 +361,51 @@ def test_A31_a_part_without_content_type_is_taken() -> None:
     assert send(parts=[{"raw": "dGNr"}]).message["parts"] == [{"raw": "dGNr"}]
 
 
-def test_A94_a_webhook_inside_a_send_is_refused_where_none_are_served() -> None:
-    for config in ({"url": "https://h"}, {}):
-        error = refused(send, configuration={"taskPushNotificationConfig": config})
-        assert error.kind.code == -32003
-    assert send(configuration={"taskPushNotificationConfig": None})
+HOOK = {
+    "id": "h",
+    "url": "https://hook.example/",
+    "token": "t",
+    "authentication": {"scheme": "Bearer", "credentials": "c"},
+}
+
+
+def test_A89_a_webhook_inside_a_send_is_read_with_its_credentials() -> None:
+    webhook = send(configuration={"taskPushNotificationConfig": HOOK}).webhook
+    assert webhook and (webhook.id, webhook.url, webhook.token) == ("h", "https://hook.example/", "t")
+    assert (webhook.scheme, webhook.credentials) == ("Bearer", "c")
+    assert send(configuration={"taskPushNotificationConfig": None}).webhook is None
+
+
+@pytest.mark.parametrize(
+    "bad", ["a\r\nX: y", "a\n", "\ra", "a\x00b", "a\tb", "sch\u00fcssel", " a", "a ", "a" * 4097, 7]
+)
+@pytest.mark.parametrize("field", ["token", "authentication.scheme", "authentication.credentials"])
+def test_A89_what_could_end_a_header_s_line_is_in_no_webhook(field: str, bad: object) -> None:
+    config: dict[str, Any] = {"url": "https://hook.example/", "authentication": {"scheme": "Bearer"}}
+    holder, _, name = field.rpartition(".")
+    (config[holder] if holder else config)[name] = bad
+    error = refused(send, configuration={"taskPushNotificationConfig": config})
+    assert error.kind.code == -32602
+    assert error.violations[0][0] == f"configuration.taskPushNotificationConfig.{field}"
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({}, "url"),
+        ({"url": 7}, "url"),
+        ({"url": "https://hook.example/", "id": "a/b"}, "id"),
+        ({"url": "https://hook.example/", "id": "a b"}, "id"),
+        ({"url": "https://hook.example/", "id": "x" * 129}, "id"),
+        ({"url": "https://hook.example/", "authentication": {}}, "authentication.scheme"),
+        ({"url": "https://hook.example/", "authentication": {"scheme": "a b"}}, "authentication.scheme"),
+        ({"url": "https://hook.example/", "authentication": "Bearer"}, "authentication"),
+    ],
+)
+def test_A89_a_webhook_that_is_none_is_named_by_its_field(config: dict[str, Any], field: str) -> None:
+    error = refused(send, configuration={"taskPushNotificationConfig": config})
+    assert error.kind.code == -32602
+    assert error.violations[0][0] == f"configuration.taskPushNotificationConfig.{field}"
 
 
 def test_A22_whether_to_wait_is_the_clients_to_say() -> None:

@@ -33,7 +33,7 @@ def courier(**differences: Any) -> Courier:
     return Courier(**{"allowed": LOOPBACK, "resolve": NOWHERE, "now": Clock(), "tls": PLAIN, **differences})
 
 
-def call(url: str, made: Courier | None = None, **webhook: str) -> None:
+def call(url: str, made: Courier | None = None, **webhook: Any) -> None:
     hook = Webhook("t", "w", "local", url, **webhook)
     asyncio.run((made or courier()).post(hook, BODY, "t/w/2.0", 3))
 

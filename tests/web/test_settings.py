@@ -52,6 +52,9 @@ WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "auto_resume": (True, "False", False, "of"),
     "answer_level": ("full", "redacted", "redacted", "Full"),
     "seal_key": (None, KEY, SecretStr(KEY), "hunter2"),
+    "push": (True, "false", False, "off"),
+    "webhook_allow": ((), "hooks.intern, 10.0.0.0/8,::1", ("hooks.intern", "10.0.0.0/8", "::1"), "10.0.0.1/8"),
+    "webhook_keys": (None, "k" * 16, SecretStr("k" * 16), "too short"),
     "profiles": (("chat",), "chat,echo", ("chat", "echo"), "chat,ecko"),
     "public_url": (None, "https://a.example/x/", "https://a.example/x", "a.example"),
     "rpc_error_status": ("native", "200", "200", "201"),
@@ -119,6 +122,9 @@ def test_the_later_source_wins(load_from: Load, key: str) -> None:
     texts = {
         "host": ["::1", "localhost", "127.0.0.2"],
         "auto_resume": ["false", "true", "false"],
+        "push": ["false", "true", "false"],
+        "webhook_allow": ["127.0.0.1", "hooks.intern,localhost", "fd00::/8"],
+        "webhook_keys": [letter * 16 for letter in "abc"],
         "database_url": [f"sqlite:////tmp/{name}.db" for name in "abc"],
         "profiles": ["echo", "chat,echo", "echo,chat"],
         "public_url": [f"https://{name}.example" for name in "abc"],
@@ -200,6 +206,17 @@ def test_a_sealing_key_is_never_shown(load_from: Load) -> None:
         text = refusal(load_from, env={"OUTRIDER_SEAL_KEY": bad})
         assert bad not in text and "hunter2" not in text and "base64 of 32 bytes" in text
     assert load_from(seal_key=f"{KEY},{KEY}").seal_key
+
+
+def test_a_signing_key_is_never_shown(load_from: Load) -> None:
+    """F086, F179."""
+    first, second = "first-key-of-all", "the-key-behind-it"
+    settings = load_from(webhook_keys=f"{first}, {second}")
+    assert settings.signing_keys == (first, second) and load_from().signing_keys == ()
+    assert first not in repr(settings) and second not in str(settings.model_dump(mode="json"))
+    for bad in ("hunter2", f"{first},hunter2", "hunter2-with-an-\u00fcmlaut", "hunter2" * 40):
+        text = refusal(load_from, env={"OUTRIDER_WEBHOOK_KEYS": bad})
+        assert "hunter2" not in text and first not in text and "16 to 256" in text
 
 
 def test_a_refusal_stays_short(load_from: Load) -> None:

@@ -1,0 +1,85 @@
+"""The push notification configs of the A2A edge: the four methods, and the look at where a webhook would lead.
+
+The address is checked before anything is stored, and nothing is connected to here: workers call. A2A 1.0, sections
+3.1.7 to 3.1.10.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+
+from background import webhooks
+from background.database import Tx
+from background.webhooks import Webhook
+from web import a2a_webhook, addresses
+from web.a2a_errors import A2AError, RpcId, invalid
+from web.a2a_fields import Limits
+from web.a2a_webhook import Config
+from web.access import Caller
+from web.addresses import Forbidden
+from web.house import House
+
+Json = dict[str, Any]
+Method = Callable[[Request, Caller, RpcId, Any], Awaitable[Json]]
+
+
+async def check_address(house: House, asked: Config | None) -> None:
+    """Raises -32003 where nothing is pushed, -32602 for an address that must not be called."""
+    if asked is None:
+        return
+    if not house.settings.push:
+        raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED")
+    try:
+        await addresses.check(asked.url, house.webhooks_allowed, house.resolve)
+    except Forbidden as forbidden:
+        raise invalid(f"{asked.at}url", str(forbidden)) from None
+
+
+class PushConfigs:
+    """The four methods, over one house."""
+
+    def __init__(self, house: House, limits: Limits) -> None:
+        self._house = house
+        self._limits = limits
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by name; where nothing is pushed each of them is -32003."""
+        served: dict[str, Method] = {
+            "CreateTaskPushNotificationConfig": self._create,
+            "GetTaskPushNotificationConfig": self._get,
+            "ListTaskPushNotificationConfigs": self._list,
+            "DeleteTaskPushNotificationConfig": self._delete,
+        }
+        return served if self._house.settings.push else dict.fromkeys(served, _not_supported)
+
+    async def _create(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_webhook.create_params(params, self._limits)
+        await check_address(self._house, asked)
+        return a2a_webhook.view(await self._house.db.write(_put, asked.of(asked.task_id or "", caller.owner)))
+
+    async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_webhook.named_params(params, self._limits)
+        return a2a_webhook.view(await self._house.db.read(webhooks.get, caller.owner, asked.task_id, asked.id))
+
+    async def _list(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_webhook.list_params(params, self._limits)
+        found = await self._house.db.read(webhooks.of_task, caller.owner, asked.task_id)
+        rest = [webhook for webhook in found if webhook.id > asked.last]
+        page = rest[: asked.size]
+        more = {"nextPageToken": page[-1].id} if len(rest) > asked.size else {}
+        return {"configs": [a2a_webhook.view(webhook) for webhook in page], **more}
+
+    async def _delete(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        asked = a2a_webhook.named_params(params, self._limits)
+        await self._house.db.write(webhooks.delete, caller.owner, asked.task_id, asked.id)
+        return {}
+
+
+def _put(tx: Tx, webhook: Webhook) -> Webhook:
+    webhooks.put(tx, webhook)
+    return webhook
+
+
+async def _not_supported(request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+    raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED")

@@ -1,0 +1,74 @@
+"""The handler of the kind `push`: one event of the journal to one webhook, again and again until it arrives or is dead.
+
+Worker processes have it. It sends what the journal shows at the moment of the call and nothing else, so that what was
+withheld or erased meanwhile is not sent; an event that is not there any more needs no call.
+"""
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from background import journal, queue, webhooks
+from background.database import Database, Tx
+from background.errors import TryAgain
+from background.queue import Run
+from background.webhooks import Call, Webhook
+from background.worker import JITTER
+from web import a2a_views, push_body
+from web.push_call import Courier, Undelivered
+
+log = logging.getLogger(__name__)
+
+TRIES = 12  # the pauses between them are 1 s, 2 s, … 1024 s: about 34 minutes
+FIRST_PAUSE_S = 1.0
+DIED = "its worker stopped each time"
+
+
+@dataclass(frozen=True)
+class Push:
+    """Its calls go out by the courier's hand."""
+
+    db: Database
+    courier: Courier
+
+    async def run(self, run: Run) -> None:
+        call = Call(**run.params)
+        if run.tries > TRIES:  # workers died in it, and nobody was left to count
+            await self._give_up(run, call, DIED)
+            return
+        found = await self.db.read(_find, call)
+        if found is None:
+            await self.db.write(queue.finish, run, "canceled")
+            return
+        webhook, event = found
+        body = await asyncio.to_thread(push_body.body, event)
+        try:
+            await self.courier.post(webhook, body, call.delivery, run.attempt)
+        except Undelivered as undelivered:
+            if run.tries >= TRIES:
+                await self._give_up(run, call, str(undelivered))
+                return
+            raise TryAgain(max(pause(run.tries), undelivered.retry_after_s), str(undelivered)) from undelivered
+        await self.db.write(queue.finish, run)
+
+    async def _give_up(self, run: Run, call: Call, why: str) -> None:
+        if await self.db.write(webhooks.give_up, run, why):
+            log.warning("webhook call %s is dead after %s tries: %s", call.delivery, min(run.tries, TRIES), why)
+
+
+def pause(tries: int) -> float:
+    """Seconds to wait after the `tries`-th try: doubling, with a jitter of a fifth."""
+    return FIRST_PAUSE_S * 2 ** (tries - 1) * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _find(tx: Tx, call: Call) -> tuple[Webhook, dict[str, Any]] | None:
+    """The webhook, and the StreamResponse that it is to get; None where either is gone."""
+    webhook = webhooks.find(tx, call.task, call.webhook)
+    view = webhook and journal.view(tx, webhook.owner, call.task, content=False)
+    if webhook is None or view is None:
+        return None
+    events = journal.after(tx, call.task, call.revision - 1)
+    entry = next((e for e in events if (e.revision, e.number) == (call.revision, call.number)), None)
+    return None if entry is None else (webhook, a2a_views.event(view, entry))
