@@ -76,9 +76,7 @@ class Gates:
 
 def in_words(answer: Answer) -> str:
     """What a user has answered, as the result of the tool that asked."""
-    if answer.data is None:
-        return answer.text
-    return "\n\n".join(filter(str.strip, [answer.text, json.dumps(answer.data, ensure_ascii=False)]))
+    return answer.text if answer.text.strip() else json.dumps(answer.data, ensure_ascii=False)
 
 
 def _fitting(tool: Tool[Any], call: ToolCallPart) -> str | None:

@@ -16,7 +16,6 @@ from background.errors import Fault, not_found
 from background.questions import Asked
 from background.sessions import Session
 from background.states import JOB, MOVE_TO, guard, target
-from background.text import clip
 from background.times import rfc3339, rfc3339_or_none
 
 STATUSES = tuple(JOB)  # what a client may ask for
@@ -126,20 +125,8 @@ class Job:
             },
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
-            "question": self.question and _question_json(self.question),
+            "question": self.question and questions.shown(self.question, QUESTION_CHARS),
         }
-
-
-def _question_json(asked: Asked) -> dict[str, Any]:
-    """What a parked job asks, as its card shows it; `text` and `detail` are clipped, the task has them whole."""
-    return {
-        "kind": asked.kind,
-        "text": clip(asked.text, QUESTION_CHARS),
-        "detail": clip(asked.detail, QUESTION_CHARS),
-        "schema": asked.schema,
-        "question": asked.digest,
-        "deadline": rfc3339_or_none(asked.deadline),
-    }
 
 
 def _delivery_error(tx: Tx, row: Row) -> str | None:

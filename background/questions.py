@@ -15,6 +15,8 @@ from jsonschema.exceptions import best_match
 
 from background.database import Row, Tx
 from background.errors import Fault
+from background.text import clip
+from background.times import rfc3339, rfc3339_or_none
 
 APPROVE, DENY = "approve", "deny"
 FIELD = "message.metadata.question"
@@ -176,6 +178,19 @@ def message(task_id: str, asked: Asked) -> dict[str, Any]:
         "role": "ROLE_AGENT",
         "parts": parts,
         "metadata": {"question": asked.digest, "kind": asked.kind},
+    }
+
+
+def shown(asked: Asked, chars: int | None = None) -> dict[str, Any]:
+    """The question as the API shows it, its `text` and `detail` clipped to so many characters if that is said."""
+    return {
+        "kind": asked.kind,
+        "text": asked.text if chars is None else clip(asked.text, chars),
+        "detail": asked.detail if chars is None else clip(asked.detail, chars),
+        "schema": asked.schema,
+        "question": asked.digest,
+        "asked_at": rfc3339(asked.asked_at),
+        "deadline": rfc3339_or_none(asked.deadline),
     }
 
 

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from agent import spawning
 from agent.spawning import MAX_BATCH, spec_of
-from background import batches, jobs, results, sessions, terminal
+from background import batches, jobs, questions, results, sessions, terminal
 from background.database import Tx
 from background.errors import Fault
 from background.jobs import Job, Spec
@@ -28,8 +28,8 @@ MAX_KEY = 200
 
 
 def job_json(job: Job) -> Json:
-    """JOB. Its report is another matter: that is had by id alone."""
-    return {**job.public(), "prompt": job.prompt}
+    """JOB, with its question whole: who approves must see of what. Its report is another matter: that is had by id alone."""
+    return {**job.public(), "prompt": job.prompt, "question": job.question and questions.shown(job.question)}
 
 
 async def list_jobs(call: Call) -> Json:

@@ -7,16 +7,18 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import jobs, results, sessions, tasks, terminal
+from background import jobs, questions, results, sessions, tasks, terminal
 from background.database import Tx
 from background.errors import Fault, not_found
+from background.questions import Asked
 from background.results import Result
 from background.sessions import Listed, Message
+from background.states import INTERRUPTED
 from background.tasks import Incoming
 from background.times import rfc3339
 from web import admission
 from web.a2a_fields import Limits
-from web.a2a_message import fingerprint
+from web.a2a_message import fingerprint, in_words
 from web.console import render
 from web.door import Call, Endpoint, Json, door, no_incognito, not_yet, session_id, text
 from web.house import House
@@ -75,11 +77,12 @@ async def list_messages(call: Call) -> Json:
 
 
 class Logged(NamedTuple):
-    """An entry of a log with the end of its task: `result` of an agent's answer alone."""
+    """An entry of a log with the end of its task: `result` of an agent's answer alone, `question` of one that is open."""
 
     message: Message
     end: tasks.End | None
     result: Result | None
+    question: Asked | None
 
 
 def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list[Logged]:
@@ -87,14 +90,22 @@ def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list
     ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
     said = [message.task_id for message in found if message.task_id and message.kind == "agent" and not message.text]
     answers = results.read_many(tx, said)
+    parked = {task_id: questions.current(tx, task_id) for task_id, end in ends.items() if end.state in INTERRUPTED}
     return [
         Logged(
             message,
             ends.get(message.task_id or ""),
             answers.get(message.task_id or "") if message.kind == "agent" and not message.text else None,
+            _open_question(message, parked.get(message.task_id or "")),
         )
         for message in found
     ]
+
+
+def _open_question(message: Message, asked: Asked | None) -> Asked | None:
+    """The question that this entry asked, if it is still open: both were written in one commit."""
+    mine = asked is not None and message.kind == "agent" and message.created_at == asked.asked_at
+    return asked if mine else None
 
 
 def _all_json(page: list[Logged], html: bool) -> list[Json]:
@@ -117,6 +128,7 @@ def message_json(logged: Logged, *, html: bool) -> Json:
         "detail": end.detail if agents and end else None,
         "created_at": rfc3339(message.created_at),
         "job_ids": list(message.job_ids),
+        "question": logged.question and questions.shown(logged.question),
     }
     return {**shown, "html": render(said) if agents else None} if html else shown
 
@@ -125,29 +137,48 @@ async def post_message(call: Call) -> Response:
     """A user's message; it makes the session where there is none. It is accepted like any other."""
     call.house.require_open()
     body = await call.body()
-    not_yet(body, "steer", "question")
-    said = text(body, "text", MAX_TEXT, required=True) or ""
+    not_yet(body, "steer")
+    data = body.get("data")
+    said = text(body, "text", MAX_TEXT, required=data is None) or ""
     message_id = text(body, "message_id", 256) or secrets.token_hex(12)
     task_id = text(body, "task_id", 256) or None
     skill = text(body, "skill", 64) or None
     if skill not in (None, *call.house.settings.profiles):
         raise bad("skill", f"one of {', '.join(call.house.settings.profiles)}")
+    question = text(body, "question", 256) or None
     context = session_id(call.id, "session")
-    content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": [{"text": said}]}
+    if task_id:
+        context = await call.db.read(_context_of, call.owner, context, task_id)
+    parts = [*([{"text": said}] if said.strip() else []), *([] if data is None else [{"data": data}])]
+    content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": parts}
     content |= {"taskId": task_id} if task_id else {}
-    content |= {"metadata": {"skill": skill}} if skill else {}
+    metadata = {"skill": skill, "question": question}
+    content |= {"metadata": {name: value for name, value in metadata.items() if value}} if any(metadata.values()) else {}
     incoming = Incoming(
         owner=call.owner,
         session_id=context,
         message_id=message_id,
         fingerprint=fingerprint(content),
-        text=said,
+        text=in_words(content),
         content=content,
         profile=skill or Limits(skills=call.house.settings.profiles).default_skill,
         task_id=task_id,
+        data=data,
+        question=question,
     )
     accepted = await call.db.write(tasks.accept, await admission.admit(call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
+
+
+def _context_of(tx: Tx, owner: str, given: str, task_id: str) -> str:
+    """Where a task of this session is at home: here, or for the task of a job that was sent out here, in its own session."""
+    session, task = sessions.get(tx, owner, given), tasks.find(tx, owner, task_id)
+    if task is None:
+        raise not_found("task")
+    job = jobs.find(tx, owner, task.cause or "") if task.origin == "background" else None
+    if session.uid not in (task.session, job and job.session):
+        raise not_found("task")
+    return task.session_id
 
 
 async def stop_jobs(call: Call) -> Json:
