@@ -152,8 +152,8 @@ async def post_message(call: Call) -> Response:
     parts = [*([{"text": said}] if said.strip() else []), *([] if data is None else [{"data": data}])]
     content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": parts}
     content |= {"taskId": task_id} if task_id else {}
-    metadata = {"skill": skill, "question": question}
-    content |= {"metadata": {name: value for name, value in metadata.items() if value}} if any(metadata.values()) else {}
+    metadata = {name: value for name, value in {"skill": skill, "question": question}.items() if value}
+    content |= {"metadata": metadata} if metadata else {}
     incoming = Incoming(
         owner=call.owner,
         session_id=context,
