@@ -177,18 +177,22 @@ def get(tx: Tx, owner: str, batch_id: str) -> tuple[Row, list[Row], list[dict[st
     return batch, members, [{**dict(row), "counts": json.loads(row["counts"])} for row in joins]
 
 
-def erase(tx: Tx, job_ids: str) -> None:
-    """Take these jobs (a JSON list of ids) out of their batches, and away what is left without a member."""
+def erase_members(tx: Tx, job_ids: str) -> str:
+    """Take these jobs (a JSON list of ids) out of their batches. Returns those batches, for `erase_empty`."""
     rows = tx.q(
         "delete from members where job_id in (select value from json_each(:ids)) returning batch_id", ids=job_ids
     )
-    left = json.dumps(sorted({row["batch_id"] for row in rows}))
+    return json.dumps(sorted({row["batch_id"] for row in rows}))
+
+
+def erase_empty(tx: Tx, batch_ids: str) -> None:
+    """Take away those of these batches (a JSON list of ids) that are left without a member."""
     empty = (
         "(select b.value from json_each(:ids) b where not exists (select 1 from members where batch_id = b.value) "
         "and not exists (select 1 from jobs where batch_id = b.value))"
     )
-    tx.x(f"delete from joins where batch_id in {empty}", ids=left)
-    tx.x(f"delete from batches where id in {empty}", ids=left)
+    tx.x(f"delete from joins where batch_id in {empty}", ids=batch_ids)
+    tx.x(f"delete from batches where id in {empty}", ids=batch_ids)
 
 
 def of_jobs(tx: Tx, job_ids: str) -> list[str]:

@@ -119,8 +119,9 @@ def _erase(
     delivery.erase(tx, of_jobs)
     delivery.forget_tasks(tx, of_tasks)
     batches.forget_tasks(tx, of_tasks)
+    left = batches.erase_members(tx, of_jobs)
     jobs.erase(tx, of_jobs)
-    batches.erase(tx, of_jobs)
+    batches.erase_empty(tx, left)
     for task_id in task_ids:
         webhooks.end_all(tx, task_id)
     questions.erase(tx, of_tasks)

@@ -123,6 +123,12 @@ def heard_from_user(tx: Tx, session: Session, text: str) -> None:
     )
 
 
+def seen_at(tx: Tx, uid: str, at: Any) -> None:
+    """Something was last said here at this time, if that is later than what is known; for what comes from elsewhere."""
+    if isinstance(at, int) and not isinstance(at, bool):
+        tx.x("update sessions set updated_at = max(updated_at, :at) where uid = :uid", uid=uid, at=min(at, tx.now))
+
+
 def began_unattended(tx: Tx, uid: str) -> None:
     """Outrider has begun a turn here by itself."""
     tx.x("update sessions set unattended = unattended + 1, updated_at = :now where uid = :uid", uid=uid, now=tx.now)

@@ -124,6 +124,7 @@ def load(tx: Tx, owner: str, snapshot: Any, to: str | None = None, *, fresh_ids:
     given = _checked(snapshot)
     seal = _Seal(tx, given["session"]["id"])
     session = sessions.open_session(tx, owner, to or given["session"]["id"])
+    sessions.seen_at(tx, session.uid, given["session"].get("updated_at"))
     names: dict[str, str] = {}
     for task in given["tasks"]:
         names[task["id"]] = _load_task(tx, owner, session, task, seal, fresh=fresh_ids)

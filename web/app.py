@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from agent import plugins, sdk
+from agent.lifecycle import Lifecycle, start_purging
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready
 from agent.plugins import Plugins
@@ -32,10 +33,12 @@ from background.database import Clock, Database, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
 from background.redaction import redact as redact_text
+from background.retention import Ages
+from background.sealing import Vault, parse_keys
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
-from web import a2a, api, api_webhooks, console, documents, events, health, logs
+from web import a2a, api, api_lifecycle, api_webhooks, console, documents, events, health, logs
 from web.access import Access, Credentials
 from web.house import Deltas, House
 from web.posts import Posts
@@ -85,12 +88,16 @@ class Outrider:
             stack.push_async_callback(_end, projector)
             self.worker = Worker(db, self._handlers(), self._pools())
             await self.worker.start()
+            if self._works:
+                await db.write(start_purging)
             stack.push_async_callback(self.stop)
             yield self
 
     def _database(self) -> Database:
         redact = self._plugins.redactor or redact_text
-        return Database(self.settings.database_path, self._now, limits_of(self.settings), redact=redact)
+        key = self.settings.seal_key
+        vault = Vault(parse_keys(key.get_secret_value())) if key else None
+        return Database(self.settings.database_path, self._now, limits_of(self.settings), vault, redact)
 
     async def stop(self) -> None:
         """Take nothing more, finish what can be finished in time, hand back the rest. A second call does nothing."""
@@ -108,6 +115,7 @@ class Outrider:
             routes=[
                 *a2a.routes(house, VERSION),
                 *api.routes(house),
+                *api_lifecycle.routes(house),
                 *api_webhooks.routes(house),
                 *documents.routes(house),
                 *events.routes(house),
@@ -131,6 +139,8 @@ class Outrider:
                 "index": Handler(reports.index, "follow-ups"),
                 "join": Handler(reports.join, "follow-ups"),
                 "expire": Handler(turns.expire, "follow-ups"),
+                "erase": Handler(self._lifecycle().erase, "follow-ups"),
+                "purge": Handler(self._lifecycle().purge, "follow-ups"),
             }
             if settings.push:
                 handlers["push"] = Handler(Push(house.db, self._courier()).run, "pushes")
@@ -158,6 +168,11 @@ class Outrider:
             keys=self.settings.signing_keys,
             user_agent=f"Outrider/{VERSION}",
         )
+
+    def _lifecycle(self) -> Lifecycle:
+        own = {name: offer.profile.retention_days for name, offer in self._offers.items()}
+        days = {name: days for name, days in own.items() if days}
+        return Lifecycle(self.house.db, self.house.knowledge, Ages(self.settings.retention_days, days))
 
     def _turns(self) -> Turns:
         settings = self.settings
