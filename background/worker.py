@@ -13,7 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from background import queue, terminal
 from background.database import Database, Row, Tx
@@ -26,6 +26,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POLL_S = 1.0
+SHOWN_S = 3600  # a silent worker is listed for so long
 SWEEP_S = 5.0  # at the longest: with a short lease, as often as it is renewed
 BACKOFF_S = (0.5, 60.0)  # first and longest pause after a handler failed
 JITTER = 0.2
@@ -158,7 +159,8 @@ class Worker:
 
     async def _renew(self) -> None:
         working = set(self._work)
-        self._drop(working - await self._db.write(_beat, self.id, working))
+        renewed = self._db.write(_beat, self.id, working) if self._runs_turns else self._db.write(queue.renew, working)
+        self._drop(working - await renewed)
 
     async def _watch_ends(self) -> None:
         """What was canceled, here or in another process, is stopped as soon as it is heard of."""
@@ -283,9 +285,30 @@ def _deregister(tx: Tx, worker: str) -> None:
     tx.x("delete from workers where id = :id", id=worker)
 
 
-def live(tx: Tx) -> list[Row]:
-    """All workers that are known, each with `live`: heard from within the time that the limits give it."""
-    return tx.q(
-        "select *, max(beat_at, swept_at) >= :since as live from workers order by started_at",
-        since=tx.now - tx.limits.worker_ttl,
+def live(tx: Tx) -> list[dict[str, Any]]:
+    """The workers that are known, each with `live`: heard from within the time that the limits give it.
+
+    One of this host whose process is gone is not live as soon as it has missed a few sweeps: a fresh one may be in a
+    container, which has this host's name and other processes. What has been silent for an hour is left out.
+    """
+    rows = tx.q(
+        "select *, max(beat_at, swept_at) as heard_at from workers where max(beat_at, swept_at) >= :shown order by started_at",
+        shown=tx.now - SHOWN_S * SECOND,
     )
+    return [{**row, "live": _is_live(tx, row)} for row in map(dict, rows)]
+
+
+def _is_live(tx: Tx, row: dict[str, Any]) -> bool:
+    silent = tx.now - row["heard_at"]
+    may_be_gone = silent > 3 * SWEEP_S * SECOND and row["host"] == socket.gethostname()
+    return silent <= tx.limits.worker_ttl and not (may_be_gone and not _runs(row["pid"]))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True

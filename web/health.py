@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from background import delivery, journal, queue, tasks, worker
-from background.database import Row, Tx
+from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
 from knowledge.backend import StoreFailed
@@ -65,9 +65,9 @@ async def status(call: Call) -> dict[str, Any]:
     }
 
 
-def _worker_json(row: Row) -> dict[str, Any]:
+def _worker_json(row: dict[str, Any]) -> dict[str, Any]:
     times = {name: rfc3339(row[name]) for name in ("started_at", "beat_at", "swept_at")}
-    return {"id": row["id"], "host": row["host"], "pid": row["pid"], **times, "live": bool(row["live"])}
+    return {"id": row["id"], "host": row["host"], "pid": row["pid"], **times, "live": row["live"]}
 
 
 async def _knowledge(house: House) -> dict[str, Any]:

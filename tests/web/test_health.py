@@ -2,9 +2,11 @@
 
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +100,38 @@ def test_f173_without_a_worker_it_is_alive_and_not_ready_and_the_status_names_th
     assert status["live"] is False and not any(worker["live"] for worker in status["workers"])
     assert any(problem.startswith("WORKER_UNAVAILABLE: ") for problem in status["problems"])
     assert figures(lone)["outrider_workers_live"] == 0
+
+
+def test_a34_a_server_that_works_on_nothing_never_becomes_a_worker_however_often_it_renews(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "--no-worker", env={"OUTRIDER_LEASE_S": "0.1"}) as server:
+        until = time.monotonic() + 1  # some thirty heartbeats
+        while time.monotonic() < until:
+            assert server.http.get("/readyz").status_code == 503
+            refused = server.http.post("/api/sessions/new/messages", json={"text": "hello"})
+            assert told(refused) == (503, "WORKER_UNAVAILABLE")
+        assert server.get("/api/status")["workers"] == []
+        assert server.stop() == 0
+    with closing(sqlite3.connect(tmp_path / "data" / "outrider.db")) as stored:
+        assert stored.execute("select count(*) from workers").fetchone() == (0,)
+
+
+def test_a_worker_that_was_killed_is_not_listed_as_live_once_it_has_missed_a_few_sweeps(tmp_path: Path) -> None:
+    """Given a killed worker of this host and one of another host, each not heard of for half a minute."""
+    data = tmp_path / "data"
+    with Server(data) as server:
+        server.kill()
+    with Server(data, "--no-worker") as server:
+        with closing(sqlite3.connect(data / "outrider.db", isolation_level=None)) as stored:
+            ago = "(strftime('%s', 'now') - 30) * 1000000"
+            stored.execute(f"update workers set beat_at = {ago}, swept_at = {ago}")
+            stored.execute(f"insert into workers values ('away', 'another-host', 1, {ago}, {ago}, {ago})")
+            stored.execute("insert into workers values ('old', 'another-host', 2, 1, 1, 1)")
+        workers = server.get("/api/status")["workers"]
+        assert sorted((worker["host"] == "another-host", worker["live"]) for worker in workers) == [
+            (False, False),
+            (True, True),
+        ]
+        assert figures(server)["outrider_workers_live"] == 1
 
 
 def test_a34_without_a_worker_no_message_is_taken_over_the_api_either(lone: Server) -> None:
