@@ -16,7 +16,8 @@ Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` d
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
 everything), `redactor` (masks "hush"). The tools are `shout(text)` and `pay(amount)`, which needs an approval and
-writes into the diary; the subagent type `trialist` has `shout`.
+writes into the diary, and `dwell(door)`, which waits until the door is opened and writes down how it ended; the subagent
+type `trialist` has `shout`, `loner` has `pay`, `dwell` and `ask_user`, and `parker` has them too, and parks.
 """
 
 import asyncio
@@ -141,6 +142,19 @@ async def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+async def dwell(door: str) -> str:
+    """Waits until a door is opened."""
+    note(f"dwells at {door}")
+    try:
+        while not is_open(door):  # noqa: ASYNC110 - the door is a file, opened by another process
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        note(f"stopped at {door}")
+        raise
+    note(f"went through {door}")
+    return f"through {door}"
+
+
 async def guard(text: str, profile: str, task: str) -> bool | str:
     if "explode" in text:
         raise RuntimeError(text)
@@ -162,9 +176,13 @@ def register(outrider: Any) -> None:
     outrider.handler("trial-sync", trial_sync)
     outrider.tool(shout)
     outrider.tool(pay, needs_approval=True)
+    outrider.tool(dwell)
     outrider.subagent(
         SubagentType(name="trialist", description="Tries things out.", prompt="Try it.", tools=("shout",))
     )
+    for name in ("loner", "parker"):
+        role = {"description": f"A {name}.", "prompt": "Ask.", "tools": ("pay", "dwell", "ask_user")}
+        outrider.subagent(SubagentType(name=name, parks=name == "parker", **role))
     more = os.environ.get("TRIAL", "").split(",")
     if "guard" in more:
         outrider.output_guard(guard)
