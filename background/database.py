@@ -417,6 +417,46 @@ def _prepare(path: Path, vault: Vault, now: int) -> None:
             ) from error
 
 
+def require_unused(path: Path) -> None:
+    """Raises `StorageUnavailable` while a server or worker has the registry open."""
+    _open_alone(path).close()
+
+
+def _open_alone(path: Path) -> sqlite3.Connection:
+    connection = _open(path)
+    try:
+        connection.execute("pragma locking_mode=exclusive")
+        with _transaction(connection, "begin exclusive"):
+            return connection
+    except sqlite3.OperationalError as error:
+        connection.close()
+        raise StorageUnavailable(f"{path} is in use: stop its server and its workers first") from error
+
+
+def reseal(path: Path, vault: Vault, now: int) -> int:
+    """Bring every cell of a registry that nobody has open under the vault's first key. Returns how many rows it changed.
+
+    Killed in between, it goes on where it was when it is run again; until it is through, the old keys are needed.
+    Raises `StorageUnavailable` while a server or worker has the registry open, and `UnusableDatabase`.
+    """
+    with closing(_open_alone(path)) as connection:
+        with _transaction(connection, "begin immediate"):
+            sealing.check(connection, vault, now)
+        changed = 0
+        batches = sealing.reseal(connection, vault)
+        while True:
+            with _transaction(connection, "begin immediate"):
+                rows = next(batches, None)
+            if rows is None:
+                break
+            changed += rows
+        with _transaction(connection, "begin immediate"):
+            sealing.forget_keys(connection, vault)
+        connection.execute("vacuum")  # nothing that the old key opens is left in a free page
+        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return changed
+
+
 def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS, vault: Vault | None = None) -> None:
     """Bring the file up to this version, a numbered migration a transaction. Raises `NewerDatabase`.
 

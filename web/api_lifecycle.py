@@ -17,6 +17,8 @@ from web.api_sessions import session_json
 from web.door import Call, Endpoint, Json, door, session_id
 from web.house import House
 
+MOST_BYTES = 64 * 1024 * 1024  # of a snapshot
+
 
 async def erase_session(call: Call) -> Response:
     await call.db.write(_erase_session, call.owner, call.id)
@@ -59,7 +61,7 @@ async def export_session(call: Call) -> Response:
 async def import_session(call: Call) -> Response:
     """A snapshot, as it was exported; `id` in the query gives the session another name."""
     call.house.require_open()
-    snapshot = await call.body()
+    snapshot = await call.body(MOST_BYTES)
     to = call.query.get("id")
     given = snapshot.get("session")
     named = to if to is not None else given.get("id") if isinstance(given, dict) else None

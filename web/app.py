@@ -29,12 +29,12 @@ from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.turns import Bounds, Turns
 from background import journal
-from background.database import Clock, Database, wall_clock
+from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
 from background.redaction import redact as redact_text
 from background.retention import Ages
-from background.sealing import Vault, parse_keys
+from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
@@ -281,6 +281,34 @@ def serve(settings: Settings, worker: bool) -> int:
 def work(settings: Settings) -> int:
     """Work without serving until SIGTERM or SIGINT; the process's exit code."""
     return _process(settings, lambda: _work(settings))
+
+
+class Unrotated(Exception):
+    """The registry could not be sealed anew; the text is one line."""
+
+
+def rotate_seals(settings: Settings) -> str:
+    """Seal everything anew: with a new key in the key file, or with the first key of the setting. What was done, in words.
+
+    Raises `Unrotated`. The new key is in the file before anything is sealed with it, the old ones until nothing needs them.
+    """
+    path = settings.database_path
+    if not path.exists():
+        raise Unrotated(f"there is no registry at {path}")
+    try:
+        require_unused(path)  # before a key is written that a running server does not know
+        key, file = settings.seal_key, path.with_name(KEY_FILE)
+        keys = parse_keys(key.get_secret_value()) if key else (new_key(), *key_file(file).keys)
+        if not key:
+            write_keys(file, keys)
+        vault = Vault(keys)
+        changed = reseal(path, vault, wall_clock())
+        if not key:
+            write_keys(file, keys[:1])
+    except (UnusableDatabase, StorageUnavailable) as error:
+        raise Unrotated(str(error)) from error
+    left = "the other keys of OUTRIDER_SEAL_KEY are not needed any more" if key else f"{file} holds it alone"
+    return f"{changed} rows are sealed with key {vault.key_id} now; {left}."
 
 
 def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:

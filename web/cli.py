@@ -46,12 +46,15 @@ HITS = f"a number from 1 to {MOST_HITS}"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 session_app = typer.Typer(no_args_is_help=True)
+seal_app = typer.Typer(no_args_is_help=True)
+app.add_typer(seal_app, name="seal", help="The keys that seal what the registry keeps.")
 app.add_typer(session_app, name="session", help="Sessions of the server.")
 
 
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="The server's address, instead of OUTRIDER_URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON alone, for scripts.")]
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, bg-…")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session's id.")]
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model, or `offline`.")]
 
@@ -133,6 +136,24 @@ def worker(data: Data = None, model: Model = None) -> None:
     raise typer.Exit(house().work(given))
 
 
+@seal_app.command("rotate", cls=Plain)
+def seal_rotate(data: Data = None) -> None:
+    """Seals everything anew with a new key (or the first of OUTRIDER_SEAL_KEY), after which the old ones are not needed.
+
+    Server and workers must be stopped. Killed in between, it is run again.
+    """
+    given = load(data=data)
+    try:
+        print(house().rotate_seals(given))
+    except house().Unrotated as problem:
+        fail(problem)
+
+
+@seal_app.callback()
+def seals() -> None:
+    """The keys that seal what the registry keeps."""
+
+
 def house() -> ModuleType:
     """The server. Loading it and the agent library takes long, so what only asks a server starts without them."""
     from web import app as web_app
@@ -172,6 +193,53 @@ def session_list(as_json: AsJson = False, url: Url = None) -> None:
     """Lists sessions."""
     with server(url) as client:
         print_list(client, "/api/sessions", "sessions", sessions_table, as_json)
+
+
+@session_app.command("export", cls=Plain)
+def session_export(session: SessionId, url: Url = None) -> None:
+    """Prints a session as JSON, its texts sealed: it can be imported where one of this server's seal keys is."""
+    with server(url) as client:
+        sys.stdout.buffer.write(client.content(f"/api/sessions/{part(session)}/export") + b"\n")
+
+
+@session_app.command("import", cls=Plain)
+def session_import(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` printed; - for standard input.")],
+    session: Annotated[str | None, typer.Option("--as", metavar="ID", help="The session's id here.")] = None,
+    url: Url = None,
+) -> None:
+    """Makes an exported session into one of this server; what is there already stays."""
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as problem:
+        fail(f"{file}: {problem.strerror}")
+    with server(url) as client:
+        print(client.send("/api/sessions/import", content, id=session)["id"])
+
+
+@session_app.command("copy", cls=Plain)
+def session_copy(
+    session: SessionId,
+    to: Annotated[str | None, typer.Option("--as", metavar="ID", help="The copy's id; a new one by default.")] = None,
+    url: Url = None,
+) -> None:
+    """Copies a session's ended turns with their results into a new session, and prints its id."""
+    with server(url) as client:
+        print(client.post(f"/api/sessions/{part(session)}/copy", {"id": to} if to else {})["id"])
+
+
+@session_app.command("erase", cls=Plain)
+def session_erase(
+    session: SessionId,
+    yes: Annotated[bool, typer.Option("--yes", help="Does not ask.")] = False,
+    url: Url = None,
+) -> None:
+    """Erases a session with its turns, jobs and reports; what still runs in it is stopped."""
+    with server(url) as client:
+        found = client.get(f"/api/sessions/{part(session)}")
+        if not yes and not typer.confirm(f"Erase '{line(found['title'] or session)}' with all its jobs and reports?"):
+            fail("nothing was erased")
+        client.delete(f"/api/sessions/{part(session)}")
 
 
 @session_app.callback()

@@ -82,6 +82,15 @@ class Client:
         content = json.dumps(body or {}, ensure_ascii=False).encode("utf-8", "replace")
         return self._object(self._send("POST", path, content=content, headers={"Content-Type": "application/json"}))
 
+    def delete(self, path: str) -> dict[str, Any]:
+        """Deletes what is at `path`, and returns the JSON object answered."""
+        return self._object(self._send("DELETE", path))
+
+    def send(self, path: str, content: bytes, **params: Any) -> dict[str, Any]:
+        """Posts JSON as it is, and returns the JSON object answered."""
+        more = {"content": content, "headers": {"Content-Type": "application/json"}, "params": _given(params)}
+        return self._object(self._send("POST", path, **more))
+
     def content(self, path: str) -> bytes:
         """What is at `path`, byte for byte."""
         return self._send("GET", path).content

@@ -31,7 +31,11 @@ Endpoint = Callable[["Call"], Awaitable[Any]]
 
 
 class TooLarge(Exception):
-    """A body over `BODY_LIMIT` bytes."""
+    """A body over `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 class Call:
@@ -46,13 +50,13 @@ class Call:
         self.owner = self.caller.owner
         self.id: str = request.path_params.get("id", "")
 
-    async def body(self) -> Json:
-        """The JSON object that was sent; an empty body is an empty one."""
+    async def body(self, most: int = BODY_LIMIT) -> Json:
+        """The JSON object that was sent, of at most so many bytes; an empty body is an empty one."""
         sent = bytearray()
         async for piece in self.request.stream():
             sent += piece
-            if len(sent) > BODY_LIMIT:
-                raise TooLarge
+            if len(sent) > most:
+                raise TooLarge(most)
         try:
             value = await self._decoded(bytes(sent)) if sent else {}
         except (NotJson, LongNumber, TooDeep):
@@ -117,8 +121,8 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             return _of_fault(fault)
         except A2AError as refused:
             return _of_a2a(refused)
-        except TooLarge:
-            return error(413, "TOO_LARGE", f"The body is larger than {BODY_LIMIT} bytes.")
+        except TooLarge as large:
+            return error(413, "TOO_LARGE", f"The body is larger than {large.limit} bytes.")
         except BadQuery as wrong:
             return error(400, "INVALID", f"q: {wrong}", {"field": "q"})
         except SearchTimeout:
