@@ -75,11 +75,22 @@ async def comes_true(db: Database, sql: str, timeout_s: float = 10, **params: An
 
 
 async def rows(db: Database, sql: str, **params: Any) -> list[dict[str, Any]]:
-    return [dict(row) for row in await db.read(Tx.q, sql, **params)]
+    """The rows of a query, in which `unsealed('table.column', row, cell)` is a sealed cell's text."""
+    return [dict(row) for row in await db.read(_unsealing, sql, **params)]
 
 
 async def value(db: Database, sql: str, **params: Any) -> Any:
-    return await db.read(Tx.value, sql, **params)
+    """The first column of the first row of such a query, or None."""
+    found = await rows(db, sql, **params)
+    return next(iter(found[0].values())) if found else None
+
+
+def _unsealing(tx: Tx, sql: str, **params: Any) -> list[Row]:
+    def unsealed(column: str, row: str, cell: bytes | None) -> str | None:
+        return None if cell is None else tx.unseal(column, row, cell)
+
+    tx._connection.create_function("unsealed", 3, unsealed)
+    return tx.q(sql, **params)
 
 
 def everything(path: Path) -> dict[str, list[tuple[Any, ...]]]:

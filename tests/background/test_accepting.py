@@ -50,7 +50,7 @@ async def test_what_a_message_makes_stands_in_one_commit(db: Database, clock: Cl
     stored = everything(db.path)
     counts = {name: len(found) for name, found in stored.items() if found and not name.startswith("sqlite")}
     made = ("sessions", "tasks", "receipts", "revisions", "views", "journal", "messages", "runs")
-    assert counts == {"migrations": counts["migrations"], "workers": 1, **dict.fromkeys(made, 1)}
+    assert counts == {"migrations": counts["migrations"], "seals": 1, "workers": 1, **dict.fromkeys(made, 1)}
     task = await db.read(tasks.by_id, accepted.task_id)
     assert (task.state, task.origin, task.owner, task.created_at) == ("submitted", "user", OWNER, clock())
 
@@ -70,7 +70,7 @@ async def test_messages_of_a_session_make_tasks_that_wait_for_each_other(db: Dat
     states = [row["state"] for row in await rows(db, "select state from runs order by id")]
     assert states == ["queued", "waiting"]
     log = await db.read(sessions.messages, first.session, 10, None)
-    assert [(row["kind"], row["text"]) for row in log] == [("user", "one"), ("user", "two")]
+    assert [(said.kind, said.text) for said in log] == [("user", "one"), ("user", "two")]
 
 
 @story

@@ -78,9 +78,9 @@ async def test_an_ended_job_says_how_it_ended(
 async def test_an_end_is_told_once(db: Database, status: str) -> None:
     job = await ended_job(db, status)
     found = await db.read(events.after, OWNER, 0)
-    of_job = [row["name"] for row in found if row["name"].startswith("background.")]
+    of_job = [event.name for event in found if event.name.startswith("background.")]
     assert of_job == ["background.queued", "background.started", "background.completed"]
-    last = json.loads(next(row["data"] for row in found if row["name"] == "background.completed"))
+    last = json.loads(next(event.data for event in found if event.name == "background.completed"))
     assert (last["id"], last["status"], last["session"]) == (job.id, status, job.session_id)
     assert not {"prompt", "report"} & set(last)
 

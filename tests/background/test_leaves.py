@@ -178,12 +178,12 @@ async def test_events_are_numbered_alike_for_everybody_and_read_on_from_a_number
     ):
         await db.write(events.emit, owner, uid, name, {"text": "é☃"})
     told = await db.read(events.after, "local", 0)
-    assert [row["name"] for row in told] == ["one", "elsewhere", "two"]
-    assert json.loads(told[0]["data"]) == {"text": "é☃"}
-    assert [row["name"] for row in await db.read(events.after, "local", told[0]["id"])] == ["elsewhere", "two"]
-    assert [row["name"] for row in await db.read(events.after, "local", 0, session.uid)] == ["one", "two"]
-    assert await db.read(events.newest) == told[-1]["id"]
-    assert await db.read(events.oldest) == told[0]["id"]
+    assert [event.name for event in told] == ["one", "elsewhere", "two"]
+    assert json.loads(told[0].data) == {"text": "é☃"}
+    assert [event.name for event in await db.read(events.after, "local", told[0].id)] == ["elsewhere", "two"]
+    assert [event.name for event in await db.read(events.after, "local", 0, session.uid)] == ["one", "two"]
+    assert await db.read(events.newest) == told[-1].id
+    assert await db.read(events.oldest) == told[0].id
 
 
 @story
@@ -193,8 +193,8 @@ async def test_many_events_come_page_by_page_without_a_gap(db: Database) -> None
     for number in range(events.PAGE + 10):
         await db.write(events.emit, "local", session.uid, f"e{number}", {})
     first = await db.read(events.after, "local", 0)
-    second = await db.read(events.after, "local", first[-1]["id"])
-    assert [row["name"] for row in [*first, *second]] == [f"e{number}" for number in range(events.PAGE + 10)]
+    second = await db.read(events.after, "local", first[-1].id)
+    assert [event.name for event in [*first, *second]] == [f"e{number}" for number in range(events.PAGE + 10)]
 
 
 @story

@@ -202,7 +202,7 @@ async def test_what_waits_and_works_is_counted_by_kind(db: Database, clock: Cloc
     await claim(db, 1)
     clock.advance(60)
     depth = [tuple(row) for row in await db.read(queue.depth)]
-    assert depth == [("nudge", 1, 0, 0, start - 5), ("report", 2, 2, 1, start)]
+    assert depth == [("nudge", 1, 0, 0, 0, start - 5), ("report", 2, 2, 1, 0, start)]
 
 
 @story

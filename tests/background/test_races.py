@@ -90,7 +90,8 @@ async def _agree(db: Database, out: Out) -> str:
         "select t.state as task, r.state as run, j.status as job, m.status as member, d.state as delivery, "
         "(select count(*) from results where task_id = t.id) as results, "
         "(select count(*) from runs where key = 'report:' || j.id || ':1') as reports, "
-        "(select count(*) from events where name = 'background.completed' and data like '%' || j.id || '%') as told, "
+        "(select count(*) from events where name = 'background.completed' and "
+        "unsealed('events.data', session || '/' || uid, data) like '%' || j.id || '%') as told, "
         "(select max(revision) from revisions where task_id = t.id) - t.revision as ahead "
         "from tasks t join runs r on r.task_id = t.id join jobs j on j.task_id = t.id "
         "join members m on m.job_id = j.id join deliveries d on d.job_id = j.id where t.id = :id",

@@ -53,7 +53,7 @@ async def test_each_attempt_is_told_of_by_an_event_of_its_own(db: Database) -> N
     job = await ended_job(db, "failed")
     await brought_to_end(db, await db.write(jobs.retry, OWNER, job.id))
     found = await db.read(events.after, OWNER, 0)
-    assert [row["name"] for row in found if row["name"] == "background.completed"] == ["background.completed"] * 2
+    assert [event.name for event in found if event.name == "background.completed"] == ["background.completed"] * 2
 
 
 @story
@@ -164,8 +164,10 @@ async def test_a_retry_while_a_turn_is_telling_is_refused(db: Database) -> None:
 async def test_a_retry_before_it_was_told_leaves_the_first_attempt_untold_and_says_so(db: Database) -> None:
     job = await ended_job(db)
     await db.write(jobs.retry, OWNER, job.id)
-    (first,) = await rows(db, "select state, last_error from deliveries")
-    assert first == {"state": "undeliverable", "last_error": "Retried before it was told."}
+    (first,) = await rows(
+        db, "select state, unsealed('deliveries.last_error', job_id || '/' || attempt, last_error) as why from deliveries"
+    )
+    assert first == {"state": "undeliverable", "why": "Retried before it was told."}
     assert await taken_up(db, await running(db)) == []
 
 

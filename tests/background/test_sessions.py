@@ -2,7 +2,7 @@
 
 import pytest
 
-from background import sessions, terminal
+from background import results, sessions, tasks, terminal
 from background.database import Database
 from background.errors import Fault
 from tests.background.factories import (
@@ -19,7 +19,7 @@ from tests.background.factories import (
     settled,
     submitted,
 )
-from tests.background.story import rows, story
+from tests.background.story import story
 from tests.support.clock import Clock
 
 
@@ -53,9 +53,9 @@ async def test_the_list_holds_chats_alone_the_latest_first_with_what_runs_in_the
     await submitted(db, "more", session_id="new")
     await ended_job(db)
     found = await db.read(sessions.page, OWNER, 10, None)
-    listed = [(row["id"], row["running"]) for row in found if row["id"] != "s"]
+    listed = [(one.session.id, one.running) for one in found if one.session.id != "s"]
     assert listed == [("new", 2), ("newest", 1), ("old", 1)]
-    assert {row["kind"] for row in found} == {"chat"}
+    assert {one.session.kind for one in found} == {"chat"}
     assert await db.read(sessions.page, "bob", 10, None) == []
 
 
@@ -67,8 +67,8 @@ async def test_pages_of_sessions_follow_each_other_without_a_gap_or_a_double(db:
     seen: list[str] = []
     before = None
     while page := await db.read(sessions.page, OWNER, 3, before):
-        seen += [row["id"] for row in page]
-        before = (page[-1]["updated_at"], page[-1]["uid"])
+        seen += [one.session.id for one in page]
+        before = (page[-1].session.updated_at, page[-1].session.uid)
     assert sorted(seen) == [f"s{number}" for number in range(7)]
 
 
@@ -76,9 +76,15 @@ async def test_pages_of_sessions_follow_each_other_without_a_gap_or_a_double(db:
 async def test_the_first_words_make_the_title_and_it_stays(db: Database) -> None:
     await submitted(db, "  What about\n\nthe   " + "long " * 40)
     await submitted(db, "And now?")
+    title = await titled(db)
+    assert title.startswith("What about the long long")
+    assert len(title) <= sessions.TITLE_CHARS
+
+
+async def titled(db: Database) -> str:
+    """The title of the session `s`."""
     session = await db.read(sessions.get, OWNER, "s")
-    assert session.title.startswith("What about the long long")
-    assert len(session.title) <= sessions.TITLE_CHARS
+    return (await db.read(sessions.with_running, session)).title
 
 
 @story
@@ -107,7 +113,7 @@ async def test_the_log_says_who_spoke_and_never_takes_a_notification_or_a_nudge_
     await settled(db, turn, text="The briefing.")
     await db.write(sessions.log, session.uid, "notice", "I begin no more.")
     log = await db.read(sessions.messages, session.uid, 10, None)
-    assert [(row["role"], row["kind"]) for row in log] == [
+    assert [(said.role, said.kind) for said in log] == [
         ("user", "user"),
         ("agent", "agent"),
         ("user", "nudge"),
@@ -115,16 +121,18 @@ async def test_the_log_says_who_spoke_and_never_takes_a_notification_or_a_nudge_
         ("agent", "agent"),
         ("agent", "notice"),
     ]
-    assert (await db.read(sessions.get, OWNER, "s")).title == "hello"
+    assert await titled(db) == "hello"
 
 
 @story
 async def test_an_answer_s_text_is_read_from_its_result_and_stands_nowhere_else(db: Database) -> None:
     task = await ended(db, text="The answer.")
     log = await db.read(sessions.messages, task.session, 10, None)
-    assert [row["text"] for row in log] == ["hello", ""]
-    assert "The answer." in log[1]["artifacts"]
-    assert log[0]["artifacts"] is None
+    assert [(said.text, said.task_id) for said in log] == [("hello", task.id), ("", task.id)]
+    assert [said.kind for said in log] == ["user", "agent"]
+    result = await db.read(results.read, task.id)
+    assert result is not None
+    assert result.text == "The answer."
 
 
 @story
@@ -133,8 +141,8 @@ async def test_the_log_is_paged_from_its_end_backwards(db: Database) -> None:
         await submitted(db, f"{number}")
     uid = (await db.read(sessions.get, OWNER, "s")).uid
     last = await db.read(sessions.messages, uid, 2, None)
-    assert [row["text"] for row in last] == ["3", "4"]
-    assert [row["text"] for row in await db.read(sessions.messages, uid, 2, last[0]["id"])] == ["1", "2"]
+    assert [said.text for said in last] == ["3", "4"]
+    assert [said.text for said in await db.read(sessions.messages, uid, 2, last[0].id)] == ["1", "2"]
 
 
 @story
@@ -147,8 +155,9 @@ async def test_a_task_s_history_is_what_its_client_sent_the_last_of_it_where_tha
     assert [message.get("messageId") == "m2" for message in history] == [False, True]
     assert await db.read(sessions.history, turn.task.id, 1) == [{"messageId": "m2"}]
     assert await db.read(sessions.history, turn.task.id, 0) == []
-    assert await db.read(sessions.text_of, turn.task.id) == "one"
-    assert await db.read(sessions.text_of, "unknown") == ""
+    text, opening = await db.read(sessions.opening, turn.task.id)
+    assert (text, opening) == ("one", history[0])
+    assert await db.read(sessions.opening, "unknown") == ("", {})
 
 
 @story
@@ -170,5 +179,9 @@ async def test_a_canceled_turn_stands_in_the_log_as_one(db: Database) -> None:
     turn = await running(db)
     await db.write(terminal.cancel_task, turn.task, "user")
     (_, last) = await db.read(sessions.messages, turn.task.session, 10, None)
-    assert (last["kind"], last["state"], last["detail"]) == ("agent", "canceled", "Canceled by its user.")
-    assert await rows(db, "select 1 from results where task_id = :id and artifacts <> '[]'", id=turn.task.id) == []
+    assert (last.kind, last.task_id, last.text) == ("agent", turn.task.id, "")
+    end = (await db.read(tasks.ends, [turn.task.id]))[turn.task.id]
+    assert (end.state, end.detail) == ("canceled", "Canceled by its user.")
+    result = await db.read(results.read, turn.task.id)
+    assert result is not None
+    assert (result.artifacts, result.partial) == ([], None)

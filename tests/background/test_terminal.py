@@ -8,7 +8,7 @@ from background import batches, events, jobs, journal, queue, results, sessions,
 from background.database import Database
 from background.errors import Fault
 from background.states import TASK_ENDS
-from background.tasks import Usage
+from background.tasks import End, Usage
 from tests.background.factories import (
     OWNER,
     artifact,
@@ -39,7 +39,7 @@ ENDS = ("completed", "failed", "canceled")
 async def turn_events(db: Database) -> list[tuple[str, str | None]]:
     """Each turn event's name and state."""
     found = await db.read(events.after, OWNER, 0)
-    return [(row["name"], json.loads(row["data"]).get("state")) for row in found if row["name"].startswith("turn.")]
+    return [(event.name, json.loads(event.data).get("state")) for event in found if event.name.startswith("turn.")]
 
 
 # -- settled
@@ -53,14 +53,14 @@ async def test_an_end_is_the_task_s_its_run_s_its_log_s_and_its_result_s_at_once
     turn = await running(db)
     clock.advance(3)
     await settled(db, turn, state, "What there is.")
-    stored = everything(db.path)
-    assert len(stored["results"]) == len(stored["unprojected"]) == 1
+    assert len(everything(db.path)["results"]) == 1
+    assert await rows(db, "select state, at from revisions where revision = 3") == [{"state": state, "at": clock()}]
     (task,) = await rows(db, "select state, reason, detail, ended_at, revision from tasks")
     (run,) = await rows(db, "select state, ended_at, worker from runs")
     assert (task["state"], task["ended_at"], task["revision"]) == (state, clock(), 3)
     assert (run["state"], run["ended_at"], run["worker"]) == (TASK_ENDS[state], clock(), None)
     log = await db.read(sessions.messages, turn.task.session, 10, None)
-    assert [(row["kind"], row["state"]) for row in log] == [("user", state), ("agent", state)]
+    assert [(said.kind, said.task_id) for said in log] == [("user", turn.task.id), ("agent", turn.task.id)]
     assert await turn_events(db) == [("turn.started", None), ("turn.finished", state)]
 
 
@@ -71,8 +71,9 @@ async def test_a_failure_keeps_its_reason_and_what_text_there_was(db: Database) 
         "failed", "Half an ans", reason="OUTPUT_LIMIT", detail="It was cut off.", usage=Usage(2, 30, 40, 1)
     )
     await db.write(terminal.settle, turn.run, failed)
-    (row,) = await rows(db, "select reason, detail, requests, input_tokens, output_tokens, tool_calls from tasks")
-    assert tuple(row.values()) == ("OUTPUT_LIMIT", "It was cut off.", 2, 30, 40, 1)
+    (row,) = await rows(db, "select reason, requests, input_tokens, output_tokens, tool_calls from tasks")
+    end = (await db.read(tasks.ends, [turn.task.id]))[turn.task.id]
+    assert (end.reason, end.detail, *list(row.values())[1:]) == ("OUTPUT_LIMIT", "It was cut off.", 2, 30, 40, 1)
     result = await db.read(results.read, turn.task.id)
     assert result is not None
     assert (result.artifacts, result.partial, result.text) == ([], "Half an ans", "Half an ans")
@@ -86,7 +87,7 @@ async def test_completed_without_an_artifact_is_an_end_like_any_other_and_says_n
     assert result is not None
     assert result.artifacts == []
     log = await db.read(sessions.messages, turn.task.session, 10, None)
-    assert [row["kind"] for row in log] == ["user"]
+    assert [said.kind for said in log] == ["user"]
 
 
 @story
@@ -174,8 +175,7 @@ async def test_a_task_is_canceled_wherever_it_is(db: Database, stage: str) -> No
     with db.bell.listen("ended") as ear:
         assert await db.write(terminal.cancel_task, task, "user")
         assert await ear.wait(0)
-    (row,) = await rows(db, "select state, reason, detail from tasks where id = :id", id=task.id)
-    assert tuple(row.values()) == ("canceled", None, "Canceled by its user.")
+    assert await db.read(tasks.ends, [task.id]) == {task.id: End("canceled", None, "Canceled by its user.")}
     assert await value(db, "select state from runs where task_id = :id", id=task.id) == "canceled"
 
 
@@ -282,7 +282,7 @@ async def test_a_folded_nudge_is_no_past_turn(db: Database) -> None:
     await settled(db, turn)
     now = await running(db)
     past = await db.read(tasks.past_turns, now.task.session, now.task.id, 10)
-    assert [row["id"] for row in past] == [turn.task.id]
+    assert [(earlier.state, earlier.transcript) for earlier in past] == [("completed", "[]")]
 
 
 # -- results

@@ -84,7 +84,11 @@ async def _every_end_was_told_or_waits_for_its_user(db: Database, walk: Walk) ->
 
 
 async def _each_was_told_once(db: Database, walk: Walk) -> None:
-    ends = await rows(db, "select d.*, t.state as told_by from deliveries d left join tasks t on t.id = d.task_id")
+    ends = await rows(
+        db,
+        "select d.*, unsealed('deliveries.last_error', d.job_id || '/' || d.attempt, d.last_error) as why, t.state as told_by "
+        "from deliveries d left join tasks t on t.id = d.task_id",
+    )
     assert len(ends) > 5
     for end in ends:
         told = walk.told[end["job_id"], end["attempt"]]
@@ -92,10 +96,10 @@ async def _each_was_told_once(db: Database, walk: Walk) -> None:
             assert (told, end["told_by"]) == (1, "completed"), end
         else:
             assert (told, end["state"]) == (0, "undeliverable"), end
-            assert end["last_error"] == "Retried before it was told." or end["failed_turns"] >= delivery.GIVE_UP_AFTER
+            assert end["why"] == "Retried before it was told." or end["failed_turns"] >= delivery.GIVE_UP_AFTER
     completed = await rows(
         db,
         "select j.id, j.attempts, (select count(*) from events where name = 'background.completed' "
-        "and data like '%\"id\": \"' || j.id || '\"%') as events from jobs j",
+        "and unsealed('events.data', session || '/' || uid, data) like '%\"id\": \"' || j.id || '\"%') as events from jobs j",
     )
     assert {row["id"] for row in completed if row["events"] != row["attempts"]} == set()
