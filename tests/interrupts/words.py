@@ -1,0 +1,82 @@
+"""The words in which questions are told: what a model asks for, what a parked task shows, and how it is answered."""
+
+from typing import Any
+
+from tests.a2a import wire
+from tests.a2a.wire import Json
+from tests.support.server import Server, wait
+
+PARKED, AUTH = "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"
+
+
+def calling(*calls: tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], str], **how: Any) -> dict[str, Any]:
+    """A rule by which the model makes these calls, in one answer, once."""
+    made = [dict(zip(("name", "arguments", "id"), call, strict=False)) for call in calls]
+    return {"tool_calls": made, "times": 1, **how}
+
+
+def asking(question: str = "Which one?", **how: Any) -> dict[str, Any]:
+    """A rule by which the model asks its user, once."""
+    return calling(("ask_user", {"question": question}), **how)
+
+
+def paying(amount: int = 5, **how: Any) -> dict[str, Any]:
+    """A rule by which the model wants to call the tool that needs an approval, once."""
+    return calling(("pay", {"amount": amount}), **how)
+
+
+def ending(text: str = "Done.", **how: Any) -> dict[str, Any]:
+    """A rule by which the model ends its turn after a tool's result."""
+    return {"last_tool": "", "text": text, **how}
+
+
+def parked(server: Server, task_id: str, state: str = PARKED, timeout: float = 20) -> Json:
+    """The task once it is parked."""
+    return wait(lambda: _in_state(server, task_id, state), timeout, lambda: str(server.task(task_id))[:2000])
+
+
+def _in_state(server: Server, task_id: str, state: str) -> Json | None:
+    task = wire.get(server, task_id)
+    return task if task["status"]["state"] == state else None
+
+
+def began(server: Server, text: str = "go", skill: str = "asker", **fields: Any) -> Json:
+    """A task that was sent, and is not waited for."""
+    return wire.start(server, wire.message(text, skill, **fields))
+
+
+def asked(server: Server, text: str = "go", skill: str = "asker", state: str = PARKED, **fields: Any) -> Json:
+    """A task that was sent, and is parked with its first question."""
+    return parked(server, began(server, text, skill, **fields)["id"], state)
+
+
+def question(task: Json) -> str:
+    """What a parked task asks."""
+    return task["status"]["message"]["parts"][0]["text"]
+
+
+def digest(task: Json) -> str:
+    """The mark of a parked task's question."""
+    return task["status"]["message"]["metadata"]["question"]
+
+
+def answer(task: Json, text: str = "that one", mark: str | None = None, **fields: Any) -> Json:
+    """A message that answers a parked task's question, with its mark if one is given."""
+    marked = {"metadata": {"question": mark}} if mark else {}
+    return wire.message(text, None, taskId=task["id"], contextId=task["contextId"], **marked, **fields)
+
+
+def answered(server: Server, task: Json, text: str = "that one", mark: str | None = None, **fields: Any) -> Json:
+    """The task as it is when its question was answered and it has ended, or asks again."""
+    return wire.send(server, answer(task, text, mark, **fields))
+
+
+def refusal(server: Server, sent: Json) -> tuple[int, int, str]:
+    """(HTTP status, code, reason) with which a message is refused; nothing of it is stored."""
+    with wire.nothing_stored(server):
+        return wire.told(wire.post(server, "SendMessage", {"message": sent}))
+
+
+def said(task: Json) -> list[str]:
+    """The texts of a task's history, in order."""
+    return ["\n".join(part.get("text", "") for part in message["parts"]) for message in task["history"]]
