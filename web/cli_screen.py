@@ -118,10 +118,13 @@ class Board:
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 1))
+        for _ in range(4):
+            table.add_column(no_wrap=True)  # an id that is cut is of no use; the description gives way
         for job in self._jobs:
             if job["status"] not in ENDED:
                 mark = SPINNER if job["status"] == "running" else Text(" ")
-                table.add_row(mark, *(Text(line(cell)) for cell in (job["id"], job["status"], _age(job), brief(job))))
+                facts = (Text(line(cell)) for cell in (job["id"], job["status"], _age(job)))
+                table.add_row(mark, *facts, Text(brief(job), no_wrap=True, overflow="ellipsis"))
         return table
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +21,12 @@ from web.settings import DEFAULT_DATA, Settings
 
 ENDED = states.ended(states.JOB)
 DESCRIPTION_CHARS = 60
-# Where nothing tells the width, as in a pipe, a row stays on one line.
-PIPE_COLUMNS = 200
+# Of a cell in a table; ids are shorter.
+CELL_CHARS = 200
+# What a table's last column keeps at the least, where others can be left out instead.
+LAST_COLUMN = 24
+# Where nothing tells the width, as in a pipe, a row stays on one line, and all of it is there.
+PIPE_COLUMNS = 400
 
 
 def _signs() -> dict[int, str]:
@@ -66,24 +71,44 @@ def json_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True)
 
 
+def width() -> int:
+    """Columns of the terminal; of a pipe so many that nothing is cut."""
+    return Console().width if sys.stdout.isatty() else PIPE_COLUMNS
+
+
 def show(table: Table) -> None:
     """Prints a table as wide as the terminal, or on long lines where there is none."""
-    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False).print(table)
+    Console(width=width(), highlight=False).print(table)
 
 
-def columns(*names: str, rows: Iterable[Iterable[object]]) -> Table:
-    """A table of plain cells; all but the last column keep their words whole."""
+def columns(*names: str, rows: Iterable[Iterable[object]], room: int, spare: tuple[str, ...] = ()) -> Table:
+    """A table of plain cells for `room` columns. Only the last is cut, with an ellipsis, to no less than its minimum.
+
+    Where that is not enough the columns in `spare` are left out, in their order: what is shown can be copied whole.
+    """
+    cells = [dict(zip(names, (line(cell, CELL_CHARS) for cell in row), strict=True)) for row in rows]
+    needs = {name: max(map(cell_len, [name, *(row[name] for row in cells)])) for name in names}
+    last = names[-1]
+    shown = list(names)
+    while spare and _left(needs, shown, room) < min(needs[last], LAST_COLUMN):
+        shown.remove(spare[0])
+        spare = spare[1:]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        last = name == names[-1]
-        table.add_column(name, no_wrap=True, overflow="ellipsis" if last else "fold", ratio=1 if last else None)
-    for row in rows:
-        table.add_row(*(Text(line(cell, 200)) for cell in row))
+    for name in shown[:-1]:
+        table.add_column(name, no_wrap=True, overflow="fold", min_width=needs[name])
+    table.add_column(last, no_wrap=True, overflow="ellipsis", max_width=max(1, _left(needs, shown, room)))
+    for row in cells:
+        table.add_row(*(Text(row[name]) for name in shown))
     return table
 
 
-def jobs_table(jobs: Iterable[dict[str, Any]]) -> Table:
-    """Jobs, one a row."""
+def _left(needs: dict[str, int], shown: list[str], room: int) -> int:
+    """What the columns before the last one leave to it; two spaces stand between each two."""
+    return room - sum(needs[name] + 2 for name in shown[:-1])
+
+
+def jobs_table(jobs: Iterable[dict[str, Any]], room: int | None = None) -> Table:
+    """Jobs, one a row, for so many columns or those of the terminal."""
     return columns(
         "ID",
         "STATUS",
@@ -91,27 +116,24 @@ def jobs_table(jobs: Iterable[dict[str, Any]]) -> Table:
         "CREATED",
         "SESSION",
         "DESCRIPTION",
+        room=room or width(),
+        spare=("SESSION", "CREATED", "TYPE"),
         rows=(
-            (
-                job["id"],
-                job["status"],
-                job["subagent_type"],
-                when(job["created_at"]),
-                line(job["session"], 40),
-                brief(job),
-            )
+            (job["id"], job["status"], job["subagent_type"], when(job["created_at"]), job["session"], brief(job))
             for job in jobs
         ),
     )
 
 
-def sessions_table(sessions: Iterable[dict[str, Any]]) -> Table:
-    """Sessions, one a row."""
+def sessions_table(sessions: Iterable[dict[str, Any]], room: int | None = None) -> Table:
+    """Sessions, one a row, for so many columns or those of the terminal."""
     return columns(
         "ID",
         "UPDATED",
         "STATE",
         "TITLE",
+        room=room or width(),
+        spare=("UPDATED", "STATE"),
         rows=(
             (row["id"], when(row["updated_at"]), "running" if row["running"] else "idle", row["title"])
             for row in sessions

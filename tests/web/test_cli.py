@@ -66,13 +66,14 @@ def run(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
 def process(
     fake: Fake,
     *arguments: str,
+    columns: int = 120,
     stdin: int = subprocess.DEVNULL,
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
     """The command as a process of its own, with pipes."""
     command = [sys.executable, "-m", "web.cli", *arguments]
-    env = ENV | {"OUTRIDER_URL": fake.url}
+    env = ENV | {"OUTRIDER_URL": fake.url, "COLUMNS": str(columns)}
     return subprocess.Popen(
         command, cwd=ROOT, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
     )
@@ -81,9 +82,9 @@ def process(
 class Terminal:
     """The command at a terminal of its own: `seen` is all that the terminal was sent, `shows` looks at it in order."""
 
-    def __init__(self, fake: Fake, *arguments: str) -> None:
+    def __init__(self, fake: Fake, *arguments: str, columns: int = 120) -> None:
         self._own, theirs = pty.openpty()
-        self.process = process(fake, *arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+        self.process = process(fake, *arguments, columns=columns, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         self.seen = ""
         self._at = 0
@@ -171,8 +172,9 @@ def test_every_status_of_a_job_can_be_asked_for_and_another_is_refused_in_plain_
     run: Callable[..., Result],
 ) -> None:
     assert {status: run("jobs", "--status", status).exit_code for status in states.JOB} == dict.fromkeys(states.JOB, 0)
-    assert run("jobs", "--status", "input_required").stderr.splitlines()[-1] == (
-        "Error: Invalid value for '--status': 'input_required' is not queued, running, completed, failed or canceled"
+    assert run("jobs", "--status", "parked").stderr.splitlines()[-1] == (
+        "Error: Invalid value for '--status': 'parked' is not "
+        "queued, running, input_required, completed, failed or canceled"
     )
 
 
@@ -193,7 +195,7 @@ HELPS = ["serve", "worker", "chat", "jobs", "job", "stop", "ingest", "search", "
 @pytest.mark.parametrize("command", HELPS)
 def test_help_names_what_to_give_and_no_types(run: Callable[..., Result], command: str) -> None:
     text = run(*command.split(), "--help").stdout.split("Settings,")[0]
-    assert re.findall(r"[<>{}]|\[\[|\bstr\b|list\[|required", text) == []
+    assert re.findall(r"[<>{}]|\[\[|\bstr\b|list\[|\brequired", text) == []
     assert "--help" in text
 
 
@@ -374,6 +376,33 @@ def test_a_long_description_is_clipped_in_the_table_only(fake: Fake, run: Callab
     assert "…" in run("jobs").stdout
     assert "end" not in run("jobs").stdout
     assert "long end" in run("job", JOB).stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_ids_and_statuses_are_whole_in_any_terminal_and_the_description_gives_way(fake: Fake, columns: int) -> None:
+    """By the command and by `/jobs` in a chat alike."""
+    jobs = [
+        job(number, status=status, session="a-session-with-a-long-name", description="every word of it " * 9)
+        for number, status in enumerate(states.JOB, 1)
+    ]
+    fake.jobs = {each["id"]: each for each in jobs}
+    with Terminal(fake, "jobs", columns=columns) as terminal:
+        assert terminal.ends() == 0
+        whole(terminal.seen, jobs, columns)
+    with Terminal(fake, "chat", columns=columns) as terminal:
+        terminal.shows("› ")
+        terminal.type("/jobs\n")
+        terminal.shows(jobs[-1]["id"])
+        terminal.shows("› ")
+        whole(terminal.seen[terminal.seen.index("DESCRIPTION") :], jobs, columns)
+
+
+def whole(seen: str, jobs: list[dict[str, Any]], columns: int) -> None:
+    """Each job has one row, with its id and status in full, that fits into the terminal."""
+    for each in jobs:
+        (row,) = [line for line in seen.splitlines() if each["id"] in line]
+        assert row.split()[:2] == [each["id"], each["status"]]
+        assert "every word" in row and row.rstrip().endswith("…") and len(row.rstrip()) <= columns
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------------
@@ -639,7 +668,7 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
     fake.answers["GET /api/status"] = status(problems=["No index: reports are delivered without a pointer."])
     fake.answers["GET /api/status"]["settings"] |= {"auto_resume": False, "profiles": ["chat", "echo"], "new": 1}
     result = run("status")
-    others = len(Settings.model_fields) - 4
+    others = len(Settings.model_construct(data=Path()).model_dump()) - 4
     assert (result.exit_code, result.stderr) == (0, "")
     rows = [" ".join(row.split()) for row in result.stdout.splitlines()]
     assert rows == [
