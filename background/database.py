@@ -42,6 +42,8 @@ FOREIGN_POLL_S = 0.1
 GROUP = 64  # functions that share a commit, at most
 MIGRATIONS = Path(__file__).parent / "migrations"
 SEALED_SINCE = 2  # the migration that brought sealing
+PLAIN_LEFT = 1  # the file's user_version while its free pages may hold what was written before
+INCREMENTAL = 2  # what `pragma auto_vacuum` calls it
 KEY_FILE = "seal.keys"
 
 
@@ -176,9 +178,8 @@ class Database:
 
     async def open(self) -> "Database":
         """Open and migrate. Raises `UnusableDatabase`: damaged, of a later version, or sealed with a key that is not there."""
-        vault = self._vault or await asyncio.to_thread(_key_file_beside, self.path)
+        vault = await asyncio.to_thread(_prepare, self.path, self._vault, self.now())
         self._means = Means(self.limits, vault, self._redact)
-        await asyncio.to_thread(_prepare, self.path, vault, self.now())
         try:
             self._writer = await _connect(self.path)
             for _ in range(READERS):  # one by one, so that those that were opened are closed when the next one fails
@@ -389,26 +390,26 @@ def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
     return connection
 
 
-def _key_file_beside(path: Path) -> Vault:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return sealing.key_file(path.with_name(KEY_FILE))
+def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
+    """Switch to WAL and migrate, under a lock file: the switch itself does not heed the busy timeout.
 
-
-def _prepare(path: Path, vault: Vault, now: int) -> None:
-    """Switch to WAL and migrate, under a lock file: the switch itself does not heed the busy timeout."""
+    Returns what seals: the vault given, or that of the key file beside it. Nothing is changed before it is known to fit.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path.touch(mode=0o600)
         try:
             with closing(_open(path)) as connection:
-                connection.execute(
-                    "pragma auto_vacuum=incremental"
-                )  # of a new file; an old one turns to it by a vacuum
+                vault = vault or sealing.key_file(path.with_name(KEY_FILE), make=not sealing.is_sealed(connection))
+                sealing.require_keys(connection, vault)
+                if connection.execute("pragma auto_vacuum").fetchone()[0] != INCREMENTAL:  # saying it again would write
+                    connection.execute("pragma auto_vacuum=incremental")  # an old file turns to it by a vacuum
                 connection.execute("pragma journal_mode=wal")
                 migrate(connection, now, vault=vault)
                 with _transaction(connection, "begin immediate"):
                     sealing.check(connection, vault, now)
+                return vault
         except sqlite3.OperationalError as error:
             raise StorageUnavailable(f"{path} cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -476,10 +477,13 @@ def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS,
                 connection.execute(statement)
             if number == SEALED_SINCE and vault is not None:
                 deque(sealing.reseal(connection, vault, plain=True), maxlen=0)
+                connection.execute(f"pragma user_version={PLAIN_LEFT if done else 0}")
             connection.execute("insert into migrations values (?, ?, ?)", (number, files[number].stem, now))
-        if number == SEALED_SINCE and done:
-            connection.execute("vacuum")  # the plain text that was there is in no free page either
     connection.execute("pragma foreign_keys=on")
+    if connection.execute("pragma user_version").fetchone()[0] == PLAIN_LEFT:  # now, or by one that was cut off here
+        connection.execute("vacuum")
+        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        connection.execute("pragma user_version=0")
 
 
 def _statements(script: str) -> list[str]:

@@ -123,24 +123,27 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
     return keys
 
 
-def key_file(path: Path) -> Vault:
-    """The vault of a key file, which is made (mode 0600) where there is none. Raises `UnusableDatabase`."""
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
+def key_file(path: Path, *, make: bool = True) -> Vault:
+    """The vault of a key file. Where there is none it is made (mode 0600), unless `make` is False: a new key would hide
+    that the old one is lost. Raises `UnusableDatabase`.
+    """
+    if not path.exists():
+        if not make:
+            raise UnusableDatabase(
+                f"{path} is not there, and its key sealed the registry; put back the file that was there"
+            )
         write_keys(path, (new_key(),), new=True)
-        text = path.read_text()
     try:
-        return Vault(parse_keys(text))
+        return Vault(parse_keys(path.read_text()))
     except ValueError:
         raise UnusableDatabase(f"{path} holds no sealing keys; put back the file that was there") from None
 
 
 def write_keys(path: Path, keys: Iterable[bytes], *, new: bool = False) -> None:
     """Write a key file whole or not at all; a `new` one never replaces a file that another process has just made."""
-    written = path.with_name(f"{path.name}.{os.getpid()}.new")
+    written = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     text = "".join(f"{base64.b64encode(key).decode()}\n" for key in keys)
-    with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -161,12 +164,20 @@ def write_keys(path: Path, keys: Iterable[bytes], *, new: bool = False) -> None:
 # -- a file and its keys
 
 
-def check(connection: sqlite3.Connection, vault: Vault, now: int) -> None:
-    """Refuse a registry whose keys are not all there, and note the key that seals from now on.
+def is_sealed(connection: sqlite3.Connection) -> bool:
+    """Whether anything was ever sealed in this file."""
+    there = connection.execute("select 1 from sqlite_master where type = 'table' and name = 'seals'").fetchone()
+    return there is not None and connection.execute("select 1 from seals").fetchone() is not None
+
+
+def require_keys(connection: sqlite3.Connection, vault: Vault) -> None:
+    """Refuse a registry whose keys are not all there; it changes nothing.
 
     Raises `UnusableDatabase` with one line: without its key nothing here could be read, and an answer that cannot be
     read must not look like one that is not there.
     """
+    if not is_sealed(connection):
+        return
     for key_id, mark in connection.execute("select key_id, mark from seals").fetchall():
         try:
             vault.unseal("seals.mark", key_id, mark)
@@ -175,6 +186,11 @@ def check(connection: sqlite3.Connection, vault: Vault, now: int) -> None:
                 f"the registry was sealed with key {key_id}, which is not among those given "
                 f"({', '.join(vault.key_ids)}); put it back (OUTRIDER_SEAL_KEY, or the key file in the data folder)"
             ) from None
+
+
+def check(connection: sqlite3.Connection, vault: Vault, now: int) -> None:
+    """Refuse a registry whose keys are not all there, and note the key that seals from now on."""
+    require_keys(connection, vault)
     connection.execute(
         "insert into seals values (?, ?, ?) on conflict do nothing",
         (vault.key_id, vault.seal("seals.mark", vault.key_id, MARK), now),
@@ -237,8 +253,10 @@ def _resealed(
         fresh[column] = vault.seal(f"{table}.{column}", place, text)
     if fresh:
         sets = ", ".join(f"{column} = ?" for column in fresh)
-        where = " and ".join(f"{name} = ?" for name in row)
-        connection.execute(f"update {table} set {sets} where {where}", (*fresh.values(), *named))
+        rowid = values[0]  # what names a row to its seals has no index of its own in every table
+        where = " and ".join(f"{name} = ?" for name in row) if rowid is None else "rowid = ?"
+        found = named if rowid is None else (rowid,)
+        connection.execute(f"update {table} set {sets} where {where}", (*fresh.values(), *found))
     return bool(fresh)
 
 

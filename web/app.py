@@ -298,7 +298,7 @@ def rotate_seals(settings: Settings) -> str:
     try:
         require_unused(path)  # before a key is written that a running server does not know
         key, file = settings.seal_key, path.with_name(KEY_FILE)
-        keys = parse_keys(key.get_secret_value()) if key else (new_key(), *key_file(file).keys)
+        keys = parse_keys(key.get_secret_value()) if key else (new_key(), *key_file(file, make=False).keys)
         if not key:
             write_keys(file, keys)
         vault = Vault(keys)

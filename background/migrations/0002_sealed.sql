@@ -14,7 +14,7 @@ create table new_sessions (
     updated_at integer not null,
     unique (owner, id)
 );
-insert into new_sessions (uid, owner, id, kind, title, unattended, created_at, updated_at) select uid, owner, id, kind, title, unattended, created_at, updated_at from sessions;
+insert into new_sessions (uid, owner, id, kind, title, unattended, created_at, updated_at) select uid, owner, id, kind, nullif(title, ''), unattended, created_at, updated_at from sessions;
 drop table sessions;
 alter table new_sessions rename to sessions;
 
@@ -107,6 +107,8 @@ create table new_runs (
     check ((worker is not null) = (state = 'running'))
 );
 insert into new_runs (id, kind, key, lane, task_id, params, state, due_at, attempt, tries, spent, worker, leased_at, lease_until, last_error, created_at, ended_at) select id, kind, key, lane, task_id, params, state, due_at, attempt, tries, spent, worker, leased_at, lease_until, last_error, created_at, ended_at from runs;
+delete from sqlite_sequence where name = 'new_runs';  -- numbers go on from where they were, not from what is left
+insert into sqlite_sequence (name, seq) select 'new_runs', seq from sqlite_sequence where name = 'runs';
 drop table runs;
 alter table new_runs rename to runs;
 
@@ -124,7 +126,9 @@ create table new_messages (
     job_ids text not null default '[]',
     created_at integer not null
 );
-insert into new_messages (id, session, task_id, role, kind, text, content, job_ids, created_at, uid, chars) select id, session, task_id, role, kind, text, content, job_ids, created_at, lower(hex(randomblob(8))), length(text) from messages;
+insert into new_messages (id, session, task_id, role, kind, text, content, job_ids, created_at, uid, chars) select id, session, task_id, role, kind, nullif(text, ''), content, job_ids, created_at, lower(hex(randomblob(8))), length(text) from messages;
+delete from sqlite_sequence where name = 'new_messages';
+insert into sqlite_sequence (name, seq) select 'new_messages', seq from sqlite_sequence where name = 'messages';
 drop table messages;
 alter table new_messages rename to messages;
 
@@ -159,7 +163,7 @@ create table new_jobs (
     check ((canceled_by is null) or (status = 'canceled')),
     check ((reason is null) or (status = 'failed'))
 );
-insert into new_jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, attempts, task_id, status, reason, detail, canceled_by, partial, excerpt, report_chars, indexed, dismissed, created_at, started_at, completed_at) select id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, attempts, task_id, status, reason, detail, canceled_by, partial, excerpt, report_chars, indexed, dismissed, created_at, started_at, completed_at from jobs;
+insert into new_jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, attempts, task_id, status, reason, detail, canceled_by, partial, excerpt, report_chars, indexed, dismissed, created_at, started_at, completed_at) select id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, attempts, task_id, status, reason, detail, canceled_by, partial, nullif(excerpt, ''), report_chars, indexed, dismissed, created_at, started_at, completed_at from jobs;
 drop table jobs;
 alter table new_jobs rename to jobs;
 
@@ -208,6 +212,8 @@ create table new_events (
     created_at integer not null
 );
 insert into new_events (id, owner, session, name, data, created_at, uid) select id, owner, session, name, data, created_at, lower(hex(randomblob(8))) from events;
+delete from sqlite_sequence where name = 'new_events';
+insert into sqlite_sequence (name, seq) select 'new_events', seq from sqlite_sequence where name = 'events';
 drop table events;
 alter table new_events rename to events;
 
