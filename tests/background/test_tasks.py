@@ -108,7 +108,7 @@ async def test_past_turns_are_the_session_s_own_ended_ones_oldest_first(db: Data
     now = await running(db, "now")
     past = await db.read(tasks.past_turns, now.task.session, now.task.id, 10)
     told = [(turn.text, turn.state, turn.transcript) for turn in past]
-    assert told == [("one", "completed", "[]"), ("two", "failed", None), ("three", "canceled", None)]
+    assert told == [(None, "completed", "[]"), ("two", "failed", None), ("three", "canceled", None)]
     assert [turn.text for turn in await db.read(tasks.past_turns, now.task.session, now.task.id, 2)] == [
         "two",
         "three",
