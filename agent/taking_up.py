@@ -63,8 +63,10 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         contents = [sessions.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
         return Turn(task, session, [], contents, stored, [], None, run.attempt)
     if "input" not in stored:
-        texts = [*_input(tx, task, shape), *(message.text for message in sessions.waiting(tx, task.id))]
-        sessions.taken_up(tx, task.id)
+        said = sessions.waiting(tx, task.id)
+        texts = [*_input(tx, task, shape), *(message.text for message in said)]
+        if said:
+            sessions.taken_up(tx, task.id)
         stored["input"] = json.dumps(texts, ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
     background = task.origin == "background"
@@ -102,7 +104,8 @@ def _handed(tx: Tx, run: Run, task: Task, stored: dict[str, str]) -> list[dict[s
     for number, message in enumerate(said, known + 1):
         stored[f"message:{number}"] = json.dumps(message.content, ensure_ascii=False)
         tasks.checkpoint(tx, run, f"message:{number}", stored[f"message:{number}"])
-    sessions.taken_up(tx, task.id)
+    if said:
+        sessions.taken_up(tx, task.id)
     return [json.loads(stored[f"message:{number}"]) for number in range(1, known + len(said) + 1)]
 
 

@@ -211,7 +211,7 @@ def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = 
 def finish(tx: Tx, run: Run, state: str = "done") -> bool:
     """End a run that this attempt holds; False if another was first."""
     row = tx.one(
-        f"{_END} and attempt = :attempt and state = 'running' returning lane",
+        f"{_END} and attempt = :attempt and state = 'running' {_NEXT}",
         id=run.id,
         state=state,
         now=tx.now,
@@ -222,7 +222,7 @@ def finish(tx: Tx, run: Run, state: str = "done") -> bool:
 
 def withdraw(tx: Tx, run_id: int, state: str) -> bool:
     """End a run whoever holds it: the cancel's and the sweep's way. False if it has ended."""
-    row = tx.one(f"{_END} and ended_at is null returning lane", id=run_id, state=state, now=tx.now)
+    row = tx.one(f"{_END} and ended_at is null {_NEXT}", id=run_id, state=state, now=tx.now)
     tx.ring("ended")
     return _vacate(tx, row)
 
@@ -275,16 +275,20 @@ _END = (
 )
 
 
+# Who comes next in the lane of a run that ends; there is nobody in most lanes.
+_NEXT = (
+    "returning (select min(id) from runs next where next.lane = runs.lane and next.ended_at is null "
+    "and next.id <> runs.id) as next"
+)
+
+
 def _vacate(tx: Tx, ended: Row | None) -> bool:
     """The next of the lane comes to its head."""
     if ended is None:
         return False
-    if ended["lane"] is not None:
+    if ended["next"] is not None:
         promoted = tx.x(
-            "update runs set state = 'queued' where id = (select min(id) from runs where lane = :lane and ended_at is null) "
-            f"and state in {guard(RUN, 'promote')} and not exists (select 1 from runs where lane = :lane "
-            "and state in ('queued', 'running', 'parked'))",  # an answered task's next run is younger, and its head all the same
-            lane=ended["lane"],
+            f"update runs set state = 'queued' where id = :id and state in {guard(RUN, 'promote')}", id=ended["next"]
         )
         if promoted:
             tx.ring("runs")

@@ -69,19 +69,33 @@ def open_session(tx: Tx, owner: str, session_id: str, kind: str = "chat") -> Ses
     found = find(tx, owner, session_id)
     if found:
         if found.kind != kind:
-            raise Fault("invalid", f"A {found.kind} session takes no message of this kind.")
+            raise another_kind(found)
         return found
-    row = tx.one(
-        "insert into sessions (uid, owner, id, kind, created_at, updated_at) "
-        "values (:uid, :owner, :id, :kind, :now, :now) returning *",
-        uid=secrets.token_hex(8),
+    return make(tx, owner, session_id, kind)
+
+
+def another_kind(found: Session) -> Fault:
+    return Fault("invalid", f"A {found.kind} session takes no message of this kind.")
+
+
+def make(tx: Tx, owner: str, session_id: str, kind: str, said: str = "") -> Session:
+    """A new session; the first words that its user `said` make its title."""
+    uid = secrets.token_hex(8)
+    tx.x(
+        "insert into sessions (uid, owner, id, kind, title, created_at, updated_at) "
+        "values (:uid, :owner, :id, :kind, :title, :now, :now)",
+        uid=uid,
         owner=owner,
         id=session_id,
         kind=kind,
+        title=_title(tx, uid, said),
         now=tx.now,
     )
-    assert row is not None
-    return Session.of(row)
+    return Session(uid, owner, session_id, kind, 0, tx.now, tx.now)
+
+
+def _title(tx: Tx, uid: str, said: str) -> bytes | None:
+    return tx.seal("sessions.title", uid, clip(said, TITLE_CHARS)) if said.strip() else None
 
 
 _LISTED = "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running from sessions s"
@@ -119,7 +133,7 @@ def heard_from_user(tx: Tx, session: Session, text: str) -> None:
         "update sessions set unattended = 0, updated_at = :now, title = coalesce(title, :title) where uid = :uid",
         uid=session.uid,
         now=tx.now,
-        title=tx.seal("sessions.title", session.uid, clip(text, TITLE_CHARS)) if text.strip() else None,
+        title=_title(tx, session.uid, text),
     )
 
 

@@ -181,8 +181,13 @@ def _check_open_tasks(tx: Tx, message: Incoming) -> None:
 def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     background = message.origin == "background"
     kind = "background" if background else "chat"
-    if session is None or session.kind != kind:
-        session = sessions.open_session(tx, message.owner, message.session_id, kind)
+    user = message.origin == "user"
+    if session is None:
+        session = sessions.make(tx, message.owner, message.session_id, kind, message.text if user else "")
+    elif session.kind != kind:
+        raise sessions.another_kind(session)
+    elif user:
+        sessions.heard_from_user(tx, session, message.text)
     task_id = str(uuid.uuid4())
     tx.x(
         "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, created_at) "
@@ -203,8 +208,6 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
     )
-    if message.origin == "user":
-        sessions.heard_from_user(tx, session, message.text)
     if background and not jobs.dispatched(tx, message.cause or "", task_id):
         raise Fault("conflict", "The job has ended, or was dispatched before.")
     return task_id
@@ -480,6 +483,32 @@ def end(
     task = Task.of(row)
     journal.record(tx, task_id, task.revision, task.state)
     return task
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """What hangs on a task that is about to end, so that an end on which little hangs is short.
+
+    `ceiling`: what may be kept of it; `unread`: a message waits for it; `steps`: it has checkpoints; `told`: ends of
+    jobs are attached to it; `sent`: it has sent jobs out.
+    """
+
+    ceiling: str
+    unread: bool
+    steps: bool
+    told: bool
+    sent: bool
+
+
+def hangs_on(tx: Tx, task_id: str) -> Hangs:
+    (row,) = tx.q(
+        "select ceiling, exists (select 1 from messages where task_id = :id and waits = 1) as unread, "
+        "exists (select 1 from checkpoints where task_id = :id) as steps, "
+        "exists (select 1 from deliveries where task_id = :id and state = 'attached') as told, "
+        "exists (select 1 from batches where id = :id and closed_at is null) as sent from tasks where id = :id",
+        id=task_id,
+    )
+    return Hangs(**dict(row))
 
 
 def ceiling_of(tx: Tx, task_id: str) -> str:

@@ -15,7 +15,7 @@ from background.jobs import Job, JobEnd
 from background.questions import Question
 from background.queue import Run
 from background.states import MOVE_TO, TASK_ENDS
-from background.tasks import Task, Usage
+from background.tasks import Hangs, Task, Usage
 
 NOT_KEPT = "The privacy settings keep no result of this: the answer level sank while it ran."
 NO_ANSWER = "Nobody answered its question in time."
@@ -44,14 +44,16 @@ def settle(tx: Tx, run: Run, outcome: Outcome) -> bool:
     """
     if not queue.finish(tx, run, TASK_ENDS[outcome.state]):
         return False
-    if outcome.state == "completed" and sessions.unread(tx, run.task_id or ""):
+    hangs = tasks.hangs_on(tx, run.task_id or "")
+    if outcome.state == "completed" and hangs.unread:
         raise Unread
-    return _end_task(tx, run.task_id or "", outcome)
+    return _end_task(tx, run.task_id or "", outcome, hangs)
 
 
 def settle_expired(tx: Tx, run_id: int, task_id: str, outcome: Outcome) -> bool:
     """End the task of a run that nobody holds any more: the sweep's way."""
-    return queue.withdraw(tx, run_id, TASK_ENDS[outcome.state]) and _end_task(tx, task_id, outcome)
+    withdrawn = queue.withdraw(tx, run_id, TASK_ENDS[outcome.state])
+    return withdrawn and _end_task(tx, task_id, outcome, tasks.hangs_on(tx, task_id))
 
 
 def cancel_task(tx: Tx, task: Task, by: str, note: str = "") -> bool:
@@ -62,7 +64,8 @@ def cancel_task(tx: Tx, task: Task, by: str, note: str = "") -> bool:
     run = queue.open_run_of(tx, task.id)
     if run is None or not queue.withdraw(tx, run["id"], "canceled"):
         return False
-    return _end_task(tx, task.id, Outcome("canceled", detail=f"Canceled by its {by}.{note}", canceled_by=by))
+    outcome = Outcome("canceled", detail=f"Canceled by its {by}.{note}", canceled_by=by)
+    return _end_task(tx, task.id, outcome, tasks.hangs_on(tx, task.id))
 
 
 def cancel_job(tx: Tx, job: Job, by: str) -> Job:
@@ -124,25 +127,25 @@ def expire(tx: Tx, task_id: str, revision: int) -> bool:
     return settle_expired(tx, asked.run_id, task_id, Outcome("failed", reason="TIMED_OUT", detail=NO_ANSWER))
 
 
-def _end_task(tx: Tx, task_id: str, outcome: Outcome) -> bool:
-    level = tasks.ceiling_of(tx, task_id)
-    outcome = kept(outcome, level, tx.redact)
+def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
+    outcome = kept(outcome, hangs.ceiling, tx.redact)
     task = tasks.end(
         tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail, usage=outcome.usage
     )
     if task is None:
         return False
     results.record(tx, task_id, outcome.artifacts, outcome.partial)
-    tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
+    if hangs.steps or outcome.transcript is not None:
+        tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
     if task.revision > LEAST_REVISIONS:
         questions.close(tx, task_id)
         journal.drop_fragments(tx, task_id)
-    if not ceilings.can_keep(level):
+    if not ceilings.can_keep(hangs.ceiling):
         scrub(tx, task_id)
     if task.origin == "background":
         _end_job(tx, task, outcome)
     else:
-        _end_turn(tx, task, outcome)
+        _end_turn(tx, task, outcome, hangs)
     return True
 
 
@@ -189,12 +192,13 @@ def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:
     jobs.end(tx, task.cause or "", task.id, how)
 
 
-def _end_turn(tx: Tx, task: Task, outcome: Outcome) -> None:
+def _end_turn(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
     if outcome.artifacts or outcome.state != "completed":
         sessions.log(tx, task.session, "agent", task_id=task.id)
-    if outcome.state == "completed":
+    if hangs.told and outcome.state == "completed":
         delivery.deliver(tx, task.id)
-    else:
+    elif hangs.told:
         delivery.release(tx, task.id, outcome.detail or outcome.state, nudge=outcome.state == "failed")
-    batches.close(tx, task.id)
+    if hangs.sent:
+        batches.close(tx, task.id)
     tasks.emit_turn(tx, task, "turn.finished", state=outcome.state, reason=outcome.reason)
