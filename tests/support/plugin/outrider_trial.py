@@ -15,8 +15,8 @@ The handler `trial` does what the message's text says, one command after another
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
-everything), `redactor` (masks "hush"). The tools are `shout(text)` and `pay(amount)`, which needs an approval and
-writes into the diary, and `dwell(door)`, which waits until the door is opened and writes down how it ended; the subagent
+everything), `redactor` (masks "hush"), `breaks` (the plugin is broken). The tools are `shout(text)` and `pay(amount)`,
+which needs an approval and writes into the diary, and `dwell(door)`, which waits until the door is opened and writes down how it ended; the subagent
 type `trialist` has `shout`, `loner` has `pay`, `dwell` and `ask_user`, and `parker` has them too, and parks.
 """
 
@@ -168,7 +168,7 @@ def guard_no(text: str, profile: str, task: str) -> bool:
 
 
 def redact(text: str) -> str:
-    return text.replace("hush", "[hushed]")
+    return text.replace("hush", "[quiet]")
 
 
 def register(outrider: Any) -> None:
@@ -184,6 +184,8 @@ def register(outrider: Any) -> None:
         role = {"description": f"A {name}.", "prompt": "Ask.", "tools": ("pay", "dwell", "ask_user")}
         outrider.subagent(SubagentType(name=name, parks=name == "parker", **role))
     more = os.environ.get("TRIAL", "").split(",")
+    if "breaks" in more:
+        raise RuntimeError(SECRET)
     if "guard" in more:
         outrider.output_guard(guard)
     if "guard-no" in more:

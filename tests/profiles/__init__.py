@@ -1,0 +1,1 @@
+"""Profiles and plugins, through servers that have a plugin installed."""
