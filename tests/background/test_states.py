@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from background import states
-from background.states import A2A, DELIVERY, JOB, MOVE_TO, RUN, TASK, TASK_ENDS, Machine
+from background.states import A2A, DELIVERY, INTERRUPTED, JOB, MOVE_TO, RUN, TASK, TASK_ENDS, Machine
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = (ROOT / "background" / "schema.sql").read_text()
@@ -29,7 +29,7 @@ def table(name: str) -> str:
 
 def allowed(name: str, column: str) -> set[str]:
     """The values that a table's check allows a column."""
-    found = re.search(rf"^    {column} text[^\n]*check \({column} in \(([^)]*)\)\)", table(name), re.MULTILINE)
+    found = re.search(rf"^    {column} text[^\n]*check \(\s*{column} in \(([^)]*)\)\s*\)", table(name), re.MULTILINE)
     assert found, (name, column)
     return set(re.findall(r"'(\w+)'", found[1]))
 
@@ -118,6 +118,14 @@ def test_how_a_task_ends_is_a_move_of_its_task_its_run_and_its_job() -> None:
     assert set(TASK_ENDS.values()) == set(states.ended(RUN))
 
 
+def test_a_parked_task_has_neither_ended_nor_does_it_work() -> None:
+    """From where it is only an answer, a failure or a cancel leads on."""
+    for state in INTERRUPTED:
+        assert set(TASK[state]) == {"answer", "fail", "cancel"}
+        assert state not in states.ended(TASK)
+    assert {states.target(TASK, move) for move in ("park", "authenticate")} == set(INTERRUPTED)
+
+
 def test_each_task_state_has_the_protocol_s_own_name() -> None:
     assert set(A2A) == set(TASK)
     assert set(A2A.values()) <= set(TaskState.keys())
@@ -129,10 +137,12 @@ def test_each_task_state_has_the_protocol_s_own_name() -> None:
 def vocabularies() -> str:
     """The one table in which the three vocabularies meet."""
     of_job = {"submitted": "`queued`", "working": "`running`"} | {end: f"`{end}`" for end in TASK_ENDS}
+    of_job |= dict.fromkeys(INTERRUPTED, "`input_required`")
     of_run = {
         "submitted": "`waiting`, `queued`; `running` just before it begins",
-        "working": "`running`; `queued` between two tries",
+        "working": "`running`; `queued` between two tries, and after an answer",
     }
+    of_run |= dict.fromkeys(INTERRUPTED, "`parked`")
     of_run |= {end: f"`{state}`" for end, state in TASK_ENDS.items()}
     lines = ["| task | its run | its job | A2A |", "|---|---|---|---|"]
     lines += [f"| `{state}` | {of_run[state]} | {of_job[state]} | `{A2A[state]}` |" for state in TASK]
