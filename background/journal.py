@@ -20,6 +20,7 @@ from background.states import INTERRUPTED, TASK, ended
 log = logging.getLogger(__name__)
 
 BATCH = 64
+NEWEST = 1 << 62
 ENDS = ended(TASK)
 STOPS = (*ENDS, *INTERRUPTED)  # where a blocking send stops waiting
 
@@ -209,20 +210,21 @@ def _piece(task_id: str, text: str) -> dict[str, Any]:
     return {"artifactId": artifact_id(task_id), "parts": [{"text": text}]}
 
 
-def after(tx: Tx, task_id: str, revision: int) -> list[Event]:
-    """The task's events of later revisions than `revision`, in order, with their content.
+def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Event]:
+    """The task's events of later revisions than `revision`, up to `until`, in order, with their content.
 
     A piece of an answer that is whole by now, or was begun anew, is left out: the artifact that follows has it all.
     """
     rows = tx.q(
         "select revision, number, kind, state, at, artifact from journal where task_id = :task_id "
-        "and revision > :revision order by revision, number",
+        "and revision > :revision and revision <= :until order by revision, number",
         task_id=task_id,
         revision=revision,
+        until=until,
     )
     kinds = {row["kind"] for row in rows}
     result = read(tx, task_id) if "artifact" in kinds else None
-    pieces = _pieces_after(tx, task_id, revision) if "fragment" in kinds else {}
+    pieces = _pieces_after(tx, task_id, revision, until) if "fragment" in kinds else {}
     first = tx.value("select min(revision) from fragments where task_id = :task", task=task_id) if pieces else None
     asked = questions.asked_after(tx, task_id, revision) if any(row["state"] in INTERRUPTED for row in rows) else {}
     found = []
@@ -238,11 +240,12 @@ def after(tx: Tx, task_id: str, revision: int) -> list[Event]:
     return found
 
 
-def _pieces_after(tx: Tx, task_id: str, revision: int) -> dict[int, dict[str, Any]]:
+def _pieces_after(tx: Tx, task_id: str, revision: int, until: int) -> dict[int, dict[str, Any]]:
     rows = tx.q(
-        "select revision, content from fragments where task_id = :task and revision > :revision",
+        "select revision, content from fragments where task_id = :task and revision > :revision and revision <= :until",
         task=task_id,
         revision=revision,
+        until=until,
     )
     return {
         row["revision"]: _piece(task_id, tx.unseal("fragments.content", f"{task_id}/{row['revision']}", row["content"]))

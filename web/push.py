@@ -69,6 +69,6 @@ def _find(tx: Tx, call: Call) -> tuple[Webhook, dict[str, Any]] | None:
     view = webhook and journal.view(tx, webhook.owner, call.task, content=False)
     if webhook is None or view is None:
         return None
-    events = journal.after(tx, call.task, call.revision - 1)
-    entry = next((e for e in events if (e.revision, e.number) == (call.revision, call.number)), None)
+    events = journal.after(tx, call.task, call.revision - 1, call.revision)
+    entry = next((event for event in events if event.number == call.number), None)
     return None if entry is None else (webhook, a2a_views.event(view, entry))
