@@ -131,9 +131,9 @@ class Handler:
         given = self.function(work) if self.stoppable else await in_thread(self.function, work)
         answer: Any = await given if inspect.isawaitable(given) else given
         answers = [(None, answer), *work._artifacts]
-        if all(given is None or isinstance(given, str) for _, given in answers):
-            return artifacts_of(answers)
-        return await asyncio.to_thread(artifacts_of, answers)  # a megabyte of data holds nobody up
+        if any(_holds_data(given) for _, given in answers):
+            return await asyncio.to_thread(artifacts_of, answers)  # a megabyte of it holds nobody up
+        return artifacts_of(answers)
 
 
 class Handlers:
@@ -275,6 +275,10 @@ def _cleaned(value: Any, at: str, room: int) -> Any:
     if isinstance(value, list):
         return [_cleaned(inner, at, room - 1) for inner in value]
     return {clean(key): _cleaned(inner, at, room - 1) for key, inner in value.items()}
+
+
+def _holds_data(answer: Any) -> bool:
+    return isinstance(answer, list) and any(isinstance(part, dict) and "data" in part for part in answer)
 
 
 def text_of(artifacts: list[dict[str, Any]]) -> str:
