@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from background import journal, terminal
+from background import journal, tasks, terminal
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
 from background.journal import Event
 from background.states import A2A
 from tests.background.factories import (
     OWNER,
+    answered,
     artifact,
     begun,
     ended,
@@ -18,6 +19,8 @@ from tests.background.factories import (
     nudged,
     nudges,
     outcome,
+    parked,
+    question,
     running,
     settled,
     submitted,
@@ -38,7 +41,7 @@ async def seen(db: Database, task_id: str) -> str:
 
 def read_side(db: Database) -> dict[str, list[tuple[object, ...]]]:
     stored = everything(db.path)
-    return {name: stored[name] for name in ("views", "journal", "unprojected")}
+    return {name: stored[name] for name in ("views", "journal", "revisions")}
 
 
 async def lives(db: Database, clock: Clock) -> list[str]:
@@ -53,7 +56,13 @@ async def lives(db: Database, clock: Clock) -> list[str]:
     await ended_job(db)
     turn = await running(db)
     await db.write(terminal.fold, await nudged(db, (await nudges(db))[0]), turn.task)
-    return [*made, many.task.id]
+    await answered(db, await parked(db, session_id="asked"))
+    await answered(db, await parked(db, question("form"), session_id="filled in"), data={"size": 3})
+    made += [(await parked(db, question(kind), session_id=kind)).task.id for kind in ("question", "approval", "auth")]
+    told = await running(db, session_id="told in pieces")
+    for piece in ("One, ", "two"):
+        await db.write(tasks.fragment, told.run, piece)
+    return [*made, many.task.id, told.task.id]
 
 
 # -- projecting
@@ -87,8 +96,9 @@ async def test_projecting_again_changes_nothing(db: Database, clock: Clock) -> N
     for _ in range(3):
         clock.advance(1)
         for task_id in made:
-            await db.write(Tx.x, "insert into unprojected values (:id) on conflict do nothing", id=task_id)
-        await project(db)
+            await db.write(Tx.x, "update revisions set projected = 0 where task_id = :id", id=task_id)
+        while await project(db):
+            pass
     assert read_side(db) == before
 
 
@@ -102,7 +112,7 @@ async def test_the_whole_read_side_can_be_made_again_from_the_rows(db: Database,
     def lose(tx: Tx) -> None:
         tx.x("delete from views")
         tx.x("delete from journal")
-        tx.x("insert into unprojected select id from tasks")
+        tx.x("update revisions set projected = 0")
 
     await db.write(lose)
     clock.advance(3600)
@@ -257,11 +267,11 @@ async def test_two_projectors_on_one_file_are_as_good_as_one(db: Database, clock
         for _ in range(10):
             await ended(db)
             await ended(other)
-        await comes_true(db, "select not exists (select 1 from unprojected)")
+        await comes_true(db, "select not exists (select 1 from revisions where projected = 0)")
         for projector in projectors:
             projector.cancel()
     once = read_side(db)
-    await db.write(Tx.x, "insert into unprojected select id from tasks")
+    await db.write(Tx.x, "update revisions set projected = 0")
     while await project(db):
         pass
     assert read_side(db) == once

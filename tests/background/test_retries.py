@@ -165,7 +165,8 @@ async def test_a_retry_before_it_was_told_leaves_the_first_attempt_untold_and_sa
     job = await ended_job(db)
     await db.write(jobs.retry, OWNER, job.id)
     (first,) = await rows(
-        db, "select state, unsealed('deliveries.last_error', job_id || '/' || attempt, last_error) as why from deliveries"
+        db,
+        "select state, unsealed('deliveries.last_error', job_id || '/' || attempt, last_error) as why from deliveries",
     )
     assert first == {"state": "undeliverable", "why": "Retried before it was told."}
     assert await taken_up(db, await running(db)) == []

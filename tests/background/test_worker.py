@@ -159,7 +159,13 @@ async def test_a_turn_that_breaks_every_time_fails_as_exhausted(db: Database, cl
         for _ in range(2):
             await next_try(db, clock)
         await comes_true(db, "select ended_at is not null from tasks")
-    row = (await rows(db, "select state, reason, unsealed('tasks.detail', id, detail) as detail from tasks where id = :id", id=task.id))[0]
+    row = (
+        await rows(
+            db,
+            "select state, reason, unsealed('tasks.detail', id, detail) as detail from tasks where id = :id",
+            id=task.id,
+        )
+    )[0]
     assert (row["state"], row["reason"]) == ("failed", "ATTEMPTS_EXHAUSTED")
     assert "3 times" in row["detail"]
     assert tries == [1, 2, 3]
