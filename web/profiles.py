@@ -156,7 +156,7 @@ def _fields(at: str, table: Any, fields: Mapping[str, tuple[Check, str]]) -> dic
 
 
 def _hint(field: str, fields: Iterable[str]) -> str:
-    close = difflib.get_close_matches(field, fields, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(field, fields, n=1, cutoff=0.8)
     return f"; did you mean {close[0]}?" if close else f"; the fields are {', '.join(fields)}"
 
 

@@ -8,10 +8,12 @@ line. It opens no database and knows nothing of what the values are used for.
 import difflib
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le
 from pydantic import (
@@ -256,7 +258,7 @@ def load(command_line: Mapping[str, object], environ: Mapping[str, str] = os.env
     """
     options = {key: value for key, value in command_line.items() if value is not None}
     named = _from_environment(environ)
-    data = _data_folder(options.get("data", named.get("data", DEFAULT_DATA)))
+    data = _data_folder(*_asked_data(options, named))
     layers = [("the command line", options), ("the environment", named), (FILE, _from_file(data))]
     given = {key: (value, source) for source, layer in reversed(layers) for key, value in layer.items()}
     values: dict[str, Any] = {key: value for key, (value, _) in given.items()} | {"data": data}
@@ -286,12 +288,24 @@ def auto_resume_now(settings: Settings) -> bool:
 
 
 def client_settings(environ: Mapping[str, str] = os.environ) -> ClientSettings:
-    """`OUTRIDER_URL` and `OUTRIDER_TOKEN`, for commands that speak with a running server. Raises BadSetting."""
-    url = environ.get(PREFIX + "URL") or DEFAULT_ADDRESS
+    """`OUTRIDER_URL` and `OUTRIDER_TOKEN`, for commands that speak with a running server. Raises BadSetting.
+
+    Without the first it is the address at which `outrider serve` would listen, as far as the environment says.
+    """
+    given = environ.get(PREFIX + "URL")
+    url = given or _address_here(environ)
     try:
         return ClientSettings(http_address(url) or DEFAULT_ADDRESS, environ.get(PREFIX + "TOKEN") or None)
     except ValueError:
-        raise BadSetting(f"{PREFIX}URL: {shown(url)} is not an http or https address") from None
+        named = f"{PREFIX}URL" if given else f"{PREFIX}HOST and {PREFIX}PORT"
+        raise BadSetting(f"{named}: {shown(url)} is not an http or https address") from None
+
+
+def _address_here(environ: Mapping[str, str]) -> str:
+    """Where a server listens that was started in the same environment."""
+    default = urlsplit(DEFAULT_ADDRESS)
+    host = environ.get(PREFIX + "HOST") or str(default.hostname)
+    return f"http://{f'[{host}]' if ':' in host else host}:{environ.get(PREFIX + 'PORT') or default.port}"
 
 
 def table() -> list[Row]:
@@ -338,7 +352,10 @@ def _known(name: str, source: str, names: Iterable[str]) -> None:
 def _hint(name: str, names: Iterable[str]) -> str:
     if name.removeprefix(PREFIX).lower() in NOT_YET:
         return ""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    # Without the prefix, which all have in common: only a slip of the finger is close.
+    bare = {known.removeprefix(PREFIX).lower(): known for known in names}
+    found = difflib.get_close_matches(name.removeprefix(PREFIX).lower(), bare, n=1, cutoff=0.8)
+    close = [bare[name] for name in found]
     return f"; did you mean {close[0]}?" if close else "; the settings are listed by `outrider serve --help`"
 
 
@@ -347,8 +364,19 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as unreadable:
+    except tomllib.TOMLDecodeError as wrong:
+        raise BadSetting(f"{path}: {_in_words(str(wrong))}") from None
+    except (OSError, UnicodeDecodeError) as unreadable:
         raise BadSetting(f"{path}: {' '.join(str(unreadable).split())}") from None
+
+
+def _in_words(wrong: str) -> str:
+    """What the reader of TOML found wrong, with its place first. The line itself may hold a key, and is not repeated."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", " ".join(wrong.split()))
+    if found is None:
+        return f"it is not TOML: {wrong}"
+    what, at, column = found.groups()
+    return f"{f'line {at}, character {column},' if at else 'its end'} is not TOML: {what}"
 
 
 def _plain(value: Any) -> Any:
@@ -356,7 +384,17 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _data_folder(given: object) -> Path:
+def _asked_data(options: Mapping[str, object], named: Mapping[str, str]) -> tuple[object, str]:
+    """The data folder that is asked for, and where."""
+    for source, layer in (("--data", options), ("the environment", named)):
+        if "data" in layer:
+            return layer["data"], source
+    return DEFAULT_DATA, "the default"
+
+
+def _data_folder(given: object, source: str) -> Path:
+    if not str(given).strip():  # as a path it would be the folder one happens to be in
+        raise _bad("data", {"data": (given, source)})
     path = Path(str(given)).expanduser().absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -364,7 +402,7 @@ def _data_folder(given: object) -> Path:
     except OSError:
         usable = False
     if not usable:
-        raise _bad("data", {"data": (str(path), "--data")})
+        raise _bad("data", {"data": (str(path), source)})
     return path
 
 

@@ -170,6 +170,8 @@ def test_the_file_has_types_of_its_own(load_from: Load) -> None:
         ({"env": {"OUTRIDER_max_jobs": "2"}}, "OUTRIDER_max_jobs", "no such setting"),
         ({"toml": "[mystery]\nx = 1"}, "mystery", "outrider serve --help"),
         ({"max_jbos": "2"}, "max_jbos", "no such setting"),
+        ({"env": {"OUTRIDER_MAX_TREES": "2"}}, "OUTRIDER_MAX_TREES", "outrider serve --help"),
+        ({"env": {"OUTRIDER_MAX_DEPTHS": "2"}}, "OUTRIDER_MAX_DEPTHS", "did you mean OUTRIDER_MAX_DEPTH?"),
     ],
 )
 def test_an_unknown_setting_is_a_typo_and_stops_the_start(
@@ -193,6 +195,15 @@ def test_another_programs_variables_and_the_clients_are_left_alone(load_from: Lo
 def test_a_broken_file_is_one_line(load_from: Load, tmp_path: Path) -> None:
     assert str(tmp_path / "outrider.toml") in refusal(load_from, toml="max_jobs = ")
     assert "cannot move it" in refusal(load_from, toml="data = 'elsewhere'")
+
+
+@pytest.mark.parametrize(
+    ("toml", "place"),
+    [("model = 'x'\nmax jobs = 4", "line 2, character 5, is not TOML: "), ('x = """', "its end is not TOML: ")],
+)
+def test_a_broken_line_is_named_by_its_place_and_not_repeated(load_from: Load, toml: str, place: str) -> None:
+    text = refusal(load_from, toml=toml)
+    assert f"outrider.toml: {place}" in text and "jobs" not in text and "(at " not in text
 
 
 def test_a_refusal_never_shows_a_databases_password(load_from: Load) -> None:
@@ -257,6 +268,16 @@ def test_where_things_lie_and_answer_follows_from_the_settings(load_from: Load, 
     assert load_from(public_url="https://a.example/x/").address == "https://a.example/x"
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_data_folder_is_refused_and_is_not_the_one_that_one_happens_to_be_in(empty: str) -> None:
+    given: dict[str, Any] = {"--data": [{"data": empty}, {}], "the environment": [{}, {"OUTRIDER_DATA": empty}]}
+    for source, sources in given.items():
+        with pytest.raises(BadSetting) as refused:
+            load(*sources)
+        told = str(refused.value)
+        assert told == f"data (OUTRIDER_DATA, {source}): {empty!r} is not a folder that can be made and written"
+
+
 def test_the_data_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     for given in ({"data": str(tmp_path / "a" / "b")}, {}):
         settings = load(given, {"OUTRIDER_DATA": str(tmp_path / "from-environment")})
@@ -309,9 +330,14 @@ def test_the_table_says_each_setting_whole() -> None:
 
 def test_the_client_finds_its_server() -> None:
     assert client_settings({}) == ("http://127.0.0.1:8420", None)
+    assert client_settings({"OUTRIDER_PORT": "9001"}).url == "http://127.0.0.1:9001"
+    assert client_settings({"OUTRIDER_PORT": "9001", "OUTRIDER_HOST": "::1"}).url == "http://[::1]:9001"
+    assert client_settings({"OUTRIDER_PORT": "9001", "OUTRIDER_URL": "http://h:1"}).url == "http://h:1"
     assert client_settings({"OUTRIDER_URL": "https://h/x/", "OUTRIDER_TOKEN": "t"}) == ("https://h/x", "t")
     with pytest.raises(BadSetting, match="OUTRIDER_URL"):
         client_settings({"OUTRIDER_URL": "h:1"})
+    with pytest.raises(BadSetting, match="^OUTRIDER_HOST and OUTRIDER_PORT: "):
+        client_settings({"OUTRIDER_PORT": "many"})
 
 
 def test_the_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
