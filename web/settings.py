@@ -352,11 +352,14 @@ def _known(name: str, source: str, names: Iterable[str]) -> None:
 def _hint(name: str, names: Iterable[str]) -> str:
     if name.removeprefix(PREFIX).lower() in NOT_YET:
         return ""
-    # Without the prefix, which all have in common: only a slip of the finger is close.
-    bare = {known.removeprefix(PREFIX).lower(): known for known in names}
-    found = difflib.get_close_matches(name.removeprefix(PREFIX).lower(), bare, n=1, cutoff=0.8)
-    close = [bare[name] for name in found]
+    near = {_stem(known): known for known in names}
+    close = [near[stem] for stem in difflib.get_close_matches(_stem(name), near, n=1, cutoff=0.85)]
     return f"; did you mean {close[0]}?" if close else "; the settings are listed by `outrider serve --help`"
+
+
+def _stem(name: str) -> str:
+    """A name without what many have in common: of the rest only a slip of the finger is close."""
+    return name.removeprefix(PREFIX).lower().removesuffix("_s")
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -172,6 +172,7 @@ def test_the_file_has_types_of_its_own(load_from: Load) -> None:
         ({"max_jbos": "2"}, "max_jbos", "no such setting"),
         ({"env": {"OUTRIDER_MAX_TREES": "2"}}, "OUTRIDER_MAX_TREES", "outrider serve --help"),
         ({"env": {"OUTRIDER_MAX_DEPTHS": "2"}}, "OUTRIDER_MAX_DEPTHS", "did you mean OUTRIDER_MAX_DEPTH?"),
+        ({"toml": "lease = 2"}, "lease", "did you mean lease_s?"),
     ],
 )
 def test_an_unknown_setting_is_a_typo_and_stops_the_start(
@@ -336,7 +337,7 @@ def test_the_client_finds_its_server() -> None:
     assert client_settings({"OUTRIDER_URL": "https://h/x/", "OUTRIDER_TOKEN": "t"}) == ("https://h/x", "t")
     with pytest.raises(BadSetting, match="OUTRIDER_URL"):
         client_settings({"OUTRIDER_URL": "h:1"})
-    with pytest.raises(BadSetting, match="^OUTRIDER_HOST and OUTRIDER_PORT: "):
+    with pytest.raises(BadSetting, match=r"^OUTRIDER_HOST and OUTRIDER_PORT: "):
         client_settings({"OUTRIDER_PORT": "many"})
 
 
