@@ -8,8 +8,8 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,6 +44,8 @@ LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
 CANCEL_WAIT_S = 5.0
 PARKED = "input_required"  # a stream ends there; it stays through auth_required
 LAST_WORDS_S = 2.0  # how long a stream may outlast its time until its client has read the end
+SLOW_S = 10.0  # how long a frame may wait for its client to read
+LINGER_S = 60.0  # how long the end of a stream may wait so; it holds no place any more
 SSE_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Json = dict[str, Any]
 
@@ -93,19 +95,37 @@ def see_accepted(tx: Tx, owner: str, task_id: str, history_length: int | None) -
 
 
 class _Stream(StreamingResponse):
-    """Server-sent events that hold a place until they end, their client is gone, or it has not read for too long."""
+    """Server-sent events that hold a place until they end, their client is gone, or it has not read for too long.
 
-    def __init__(self, frames: AsyncIterator[str], place: ExitStack, lasts_s: float) -> None:
+    A frame is written whole or not at all, so a client that reads again finds all that it was sent, and `too_slow` last.
+    """
+
+    def __init__(self, frames: AsyncGenerator[str, None], too_slow: str, place: ExitStack, lasts_s: float) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=SSE_HEADERS)
+        self._frames, self._too_slow = frames, too_slow
         self._held, self._lasts_s = place, lasts_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._held:
-            try:
-                async with asyncio.timeout(self._lasts_s):
-                    await super().__call__(scope, receive, send)
-            except TimeoutError:
-                log.info("a stream was cut off: its client has not read even its last frame")
+            await super().__call__(scope, receive, send)
+
+    async def stream_response(self, send: Send) -> None:
+        end = ""
+        try:
+            async with asyncio.timeout(self._lasts_s), aclosing(self._frames) as frames:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                async for frame in frames:
+                    async with asyncio.timeout(SLOW_S):
+                        await send({"type": "http.response.body", "body": frame.encode(), "more_body": True})
+        except TimeoutError:
+            log.info("a stream was dropped: its client does not read")
+            end = self._too_slow
+        self._held.close()
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await send({"type": "http.response.body", "body": end.encode()})
+        except TimeoutError:
+            log.info("a stream was cut off: its client has not read even its last frame")
 
 
 class Edge:
@@ -263,9 +283,10 @@ class Edge:
         """A stream in the place that it has been given, which it keeps until its end."""
         place.enter_context(self._house.streams.of_task(seen.view.task_id))
         lasts_s = self._house.settings.stream_max_s + LAST_WORDS_S
-        return _Stream(self._frames(caller, rpc_id, seen.view, seen.task), place.pop_all(), lasts_s)
+        frames = self._frames(caller, rpc_id, seen.view, seen.task)
+        return _Stream(frames, _sse(to_jsonrpc(A2AError("STREAM_TOO_SLOW"), rpc_id)), place.pop_all(), lasts_s)
 
-    async def _frames(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> AsyncIterator[str]:
+    async def _frames(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> AsyncGenerator[str, None]:
         """The task, then only what came after it; closing this changes nothing."""
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._house.settings.stream_max_s

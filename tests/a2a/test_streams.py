@@ -1,13 +1,21 @@
 """Streams: the task first, then what came after it, and an end that is said; who reads one changes nothing."""
 
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.a2a import wire
+from tests.a2a.conftest import asking
 from tests.a2a.wire import COMPLETED, SUBMITTED, WORKING, message, said
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Server, answer_of
+from tests.support.server import Process, Server, answer_of
+
+
+class HastyServer(Server):
+    program = (sys.executable, "-m", "tests.a2a.hasty")
+
 
 # --- shape ----------------------------------------------------------------------------------------------------------
 
@@ -178,3 +186,38 @@ def test_f061_a_reader_that_reads_nothing_holds_up_nobody_and_loses_its_place_in
         impatient.wait(lambda: "outrider_streams 0\n" in impatient.http.get("/metrics").text)
     task = wire.start(impatient, sent)
     assert impatient.ended(task["id"])["status"]["state"] == COMPLETED
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, shared_model: ScriptedModel, processes: list[Process]) -> Server:
+    """A server that drops a stream after half a second in which its client does not read."""
+    server = HastyServer(tmp_path / "data", env=asking(shared_model))
+    processes.append(server)
+    return server.start()
+
+
+def test_a40_who_stops_reading_is_dropped_with_a_word_found_on_reading_again_and_holds_up_nobody(
+    hasty: Server, model: ScriptedModel
+) -> None:
+    """What it was sent is larger than all buffers between, and whole; another stream ends as if it were alone."""
+    model.rules([{"gate": "g", "text": "for who reads"}])
+    large = message(parts=[{"data": "X" * 3_500_000}])
+    task = wire.start(hasty, said())
+    with (
+        wire.stream(hasty, "SendStreamingMessage", {"message": large}, buffer=65_536) as stopped,
+        wire.subscribed(hasty, task["id"]) as reading,
+    ):
+        next(reading)
+        began = time.monotonic()
+        while "outrider_streams 1\n" not in hasty.http.get("/metrics").text:  # until the other is all that is left
+            asked = time.monotonic()
+            assert hasty.http.get("/.well-known/agent-card.json").is_success and time.monotonic() - asked < 1
+            assert answer_of(wire.send(hasty, message("meanwhile"))) == "meanwhile"
+            assert time.monotonic() - began < 20, hasty.log()
+        model.open("g")
+        assert wire.replayed([{"task": task}, *reading])["artifacts"][0]["parts"] == [{"text": "for who reads"}]
+        first, *sent, last = stopped
+    assert first["task"]["history"][0]["parts"] == large["parts"]
+    assert last["error"]["data"][0]["reason"] == "STREAM_TOO_SLOW" and not any("error" in frame for frame in sent)
+    assert not any(frame.get("statusUpdate", {}).get("status", {}).get("state") == COMPLETED for frame in sent)
+    assert hasty.ended(first["task"]["id"])["artifacts"][0]["parts"] == large["parts"]

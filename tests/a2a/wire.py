@@ -123,14 +123,18 @@ def retry_asked(answer: httpx.Response) -> bool:
 
 
 @contextmanager
-def stream(server: Server, method: str, params: Json) -> Iterator["Frames"]:
-    """An open stream: an HTTP response whose body is being read."""
+def stream(server: Server, method: str, params: Json, buffer: int = 0) -> Iterator["Frames"]:
+    """An open stream: an HTTP response whose body is being read. `buffer` bounds what waits unread at the client."""
     request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
     with (
-        httpx.Client(base_url=server.url, timeout=20, trust_env=False) as client,
+        httpx.Client(base_url=server.url, timeout=20, trust_env=False, transport=_buffering(buffer)) as client,
         client.stream("POST", "/a2a", json=request, headers=VERSION) as response,
     ):
         yield Frames(response, method)
+
+
+def _buffering(most: int) -> httpx.HTTPTransport:
+    return httpx.HTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, most)] if most else None)
 
 
 def subscribed(server: Server, task_id: str) -> AbstractContextManager["Frames"]:
