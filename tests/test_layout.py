@@ -31,6 +31,8 @@ RULES = [
     house.undescribed,
     house.busy_inits,
 ]
+# Bringing cells under another key changes no meaning, and must miss no table: it walks the one list of what is sealed.
+WRITES_ANY_TABLE = {"background/sealing.py"}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +100,8 @@ def test_each_table_is_written_by_one_module_of_its_own_room(ours: house.House, 
     tables = house.tables(ROOT, room)
     written = house.writers(ours, tables)
     assert tables
-    assert house.VARIABLE not in written, f"write the table's name out in {written[house.VARIABLE]}"
+    unnamed = written.pop(house.VARIABLE, set()) - WRITES_ANY_TABLE
+    assert unnamed == set(), f"write the table's name out in {unnamed}"
     assert {table: modules for table, modules in written.items() if len(modules) > 1} == {}
     assert {module.split("/")[0] for modules in written.values() for module in modules} <= {room}
 
