@@ -28,6 +28,9 @@ ENV = {
 }
 
 
+FOR_LATER = ("join", "purge")  # runs that are due in a quarter of an hour, or in an hour
+
+
 class EndedByItself(AssertionError):
     """A life ended without being told to, or in another way than it was told."""
 
@@ -142,9 +145,9 @@ class Mortal(Server):
         self.nursery.kill()
 
     def idle(self) -> bool:
-        """Nothing waits or works but deadlines of batches, and what can be read is what was written."""
+        """Nothing waits or works but what only the clock begins, and what can be read is what was written."""
         projected = "outrider_unprojected_tasks 0\n" in self.http.get("/metrics").text
-        return projected and all(row["kind"] == "join" for row in self.get("/api/status")["queue"])
+        return projected and all(row["kind"] in FOR_LATER for row in self.get("/api/status")["queue"])
 
     def dead(self) -> bool:
         """After a request that failed: whether that was because the server has died."""
