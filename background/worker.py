@@ -211,13 +211,15 @@ def _claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
     asked = tuple(kind for kinds, _ in room for kind in kinds)
     due = queue.due(tx, asked)
     runs: list[Run] = []
+    claimed: list[str] = []
     for kinds, free in room:
         for kind in kinds:
             if free and due.get(kind, tx.now + 1) <= tx.now:
+                claimed.append(kind)
                 taken = queue.claim(tx, worker, kind, free)
                 free -= len(taken)
                 runs += taken
-    later = queue.due(tx, asked) if runs else due
+    later = due | queue.due(tx, tuple(claimed))  # of the other kinds it is known
     return runs, min((at for at in later.values() if at > tx.now), default=None)
 
 
