@@ -4,6 +4,7 @@ All of it comes about by the transactions that the product makes, in its order; 
 them, and what a model would have done is given.
 """
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ def message(text: str = "hello", **differences: Any) -> Incoming:
         owner=OWNER,
         session_id=SESSION,
         message_id=f"m-{number}",
-        fingerprint=f"fingerprint of {text}",
+        fingerprint=hashlib.sha256(text.encode()).hexdigest(),
         text=text,
         content={"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": text}]},
     )
