@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 from agent.profiles import AGENT
-from agent.schemas import DEEPEST, Schema
 from background.questions import Answer, Parks, Question
+from background.schemas import DEEPEST, Schema
 from background.text import clean
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from agent.handlers import Handler
 from agent.models import ModelNotReady, UnknownModel
 from agent.plugins import OURS, Plugins
 from agent.profiles import AGENT, BUILTIN, Profile
-from agent.schemas import BadSchema, Schema, Unfit
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
+from background.schemas import BadSchema, Schema, Unfit
 
 ROLE = "You are the agent of a chat."
 SENDING_OUT = (

@@ -9,8 +9,8 @@ from dataclasses import replace
 from agent.handlers import text_of
 from agent.offers import Offer, check_output
 from agent.plugins import Plugins
-from agent.schemas import Unfit
 from background.questions import Question
+from background.schemas import Unfit
 from background.terminal import Outcome
 
 REJECTED = "OUTPUT_REJECTED"

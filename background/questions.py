@@ -10,11 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-
 from background.database import Row, Tx
 from background.errors import Fault
+from background.schemas import BadSchema, Schema, Unfit
 from background.text import clip
 from background.times import rfc3339, rfc3339_or_none
 
@@ -159,10 +157,13 @@ def require_open(tx: Tx, asked: Asked, checkpoints: Collection[str]) -> None:
 def _check_form(schema: dict[str, Any], data: Any) -> None:
     if data is None:
         raise Fault("invalid", "A form is answered with a data part.", field="message.parts")
-    wrong = best_match(Draft202012Validator(schema).iter_errors(data))
-    if wrong is not None:
-        at = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.absolute_path)
-        raise Fault("invalid", f"The answer does not fit the form: {wrong.validator}.", field=f"message.parts.data{at}")
+    try:
+        Schema(schema).check(data)
+    except BadSchema:  # a question that was asked by an older version, with a form that could not be used today
+        raise Fault("refused", "The form of this question cannot be used any more; cancel the task.") from None
+    except Unfit as unfit:
+        told = f"The answer does not fit the form: {unfit.why}."
+        raise Fault("invalid", told, field=f"message.parts.data{unfit.place}") from None
 
 
 def message(task_id: str, asked: Asked) -> dict[str, Any]:

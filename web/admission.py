@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
-from agent.schemas import Unfit
 from background import jobs, tasks
 from background.database import Tx
 from background.errors import Fault
+from background.schemas import Unfit
 from background.tasks import Incoming
 from web.a2a_card import input_modes
 from web.a2a_errors import A2AError

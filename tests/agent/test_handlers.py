@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.handlers import BadAnswer, Handlers, MalformedHandler, Work, in_thread, make, text_of
-from agent.schemas import BadSchema
 from background.questions import Answer, Parks, Question
+from background.schemas import BadSchema
 
 Run = Callable[..., Any]
 FORM = {"type": "object"}

@@ -11,9 +11,9 @@ from agent.models import build_model
 from agent.offers import BadProfile, Offer, check_input, check_output, gone, make_ready
 from agent.plugins import GROUP, Plugins
 from agent.profiles import Profile
-from agent.schemas import Schema, Unfit
 from agent.tools import CHAT_TOOLS
 from background.ceilings import LEVELS
+from background.schemas import Schema, Unfit
 
 GOOD = EntryPoint("good", "tests.agent.odd_plugins:good", GROUP)
 BROKEN = EntryPoint("broken", "tests.agent.odd_plugins:raises", GROUP)
