@@ -45,6 +45,7 @@ ALLOWED = (
 )
 _OUR_EXTRAS = ("openai", "anthropic", "google")
 _CLIP = 300
+OFFLINE = "offline"
 
 
 class UnknownModel(ValueError):
@@ -66,8 +67,19 @@ def build_model(name: str, fallbacks: Sequence[str] = ()) -> Model:
     return models[0] if len(models) == 1 else FallbackModel(*models, fallback_on=_try_the_next)
 
 
+def is_provider(name: str) -> bool:
+    """Whether models of this provider can be named, installed or not."""
+    try:
+        infer_provider_class(name)
+    except ImportError:
+        return True
+    except ValueError:
+        return False
+    return True
+
+
 def _single(name: str) -> Model:
-    if name == "offline":
+    if name == OFFLINE:
         return OfflineModel()
     provider, _, model = name.partition(":")
     try:

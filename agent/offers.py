@@ -11,9 +11,10 @@ from typing import Any
 from pydantic_ai.models import Model
 
 from agent.handlers import Handler
-from agent.models import ModelNotReady, UnknownModel
+from agent.models import OFFLINE, ModelNotReady, UnknownModel, is_provider
 from agent.plugins import OURS, Plugins
 from agent.profiles import AGENT, BUILTIN, Profile
+from agent.providers import provider_of
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
@@ -86,6 +87,18 @@ Build = Callable[[str], Model]
 def make_ready(defined: Mapping[str, Profile], level: str, plugins: Plugins, build: Build) -> dict[str, Offer]:
     """The offers of all profiles there are, built in or defined. Raises `BadProfile`."""
     return {name: _ready(profile, level, plugins, build) for name, profile in {**BUILTIN, **defined}.items()}
+
+
+def require_providers(names: Iterable[str]) -> None:
+    """Raises `BadProfile` for a name of `[providers.NAME]` that no model's provider has: its level would hold nothing."""
+    for name in names:
+        called = provider_of(name)
+        if called != name:
+            raise BadProfile(f"providers.{name}: the provider of such models is called {called}")
+        if name != OFFLINE and not is_provider(name):
+            raise BadProfile(
+                f"providers.{name}: there is no such provider; of the model openai:gpt-5-mini it is openai"
+            )
 
 
 def _ready(profile: Profile, level: str, plugins: Plugins, build: Build) -> Offer:

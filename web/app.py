@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from agent import plugins, sdk
 from agent.lifecycle import Lifecycle, start_purging
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
-from agent.offers import BadProfile, Offer, make_ready
+from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
@@ -206,6 +206,7 @@ def build(
 def _offers(settings: Settings, added: Plugins) -> dict[str, Offer]:
     """All profiles, made ready. Raises `BadSetting` for what means nothing here."""
     try:
+        require_providers(settings.providers)
         return make_ready(
             settings.defined_profiles,
             settings.answer_level,

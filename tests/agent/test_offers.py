@@ -8,7 +8,7 @@ import pytest
 
 from agent import plugins
 from agent.models import build_model
-from agent.offers import BadProfile, Offer, check_input, check_output, gone, make_ready
+from agent.offers import BadProfile, Offer, check_input, check_output, gone, make_ready, require_providers
 from agent.plugins import GROUP, Plugins
 from agent.profiles import Profile
 from agent.tools import CHAT_TOOLS
@@ -116,6 +116,21 @@ def test_f050_a_guard_that_is_installed_is_for_every_profile_but_those_that_say_
 
 def test_a_profile_that_is_gone_takes_no_work() -> None:
     assert gone("old").broken and not gone("old").by_model
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("opanai", "providers.opanai: there is no such provider"),
+        ("openai-chat", "providers.openai-chat: the provider of such models is called openai"),
+    ],
+)
+def test_a_level_for_a_provider_that_nobody_is_stops_the_start(name: str, told: str) -> None:
+    """A typo there would let answers be kept that must not be."""
+    require_providers(["openai", "anthropic", "offline", "ollama"])
+    with pytest.raises(BadProfile) as refused:
+        require_providers(["openai", name])
+    assert str(refused.value).startswith(told)
 
 
 # --- what goes in and comes out -------------------------------------------------------------------------------------

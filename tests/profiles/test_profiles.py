@@ -346,12 +346,19 @@ def test_a_plugins_redactor_says_what_is_masked(own: Callable[..., Server]) -> N
 # --- what cannot be used --------------------------------------------------------------------------------------------
 
 
-def test_a_profile_that_means_nothing_stops_the_start_with_one_line(own: Callable[..., Server]) -> None:
-    server = own("[profiles.p]\nhandler = 'nobody'", started=False)
-    with pytest.raises(AssertionError, match="it ended with 2 instead"):
-        server.start()
-    (line,) = [line for line in server.log().splitlines() if line.startswith("outrider:")]
-    assert line.startswith("outrider: profiles.p.handler: there is no handler 'nobody'; there are agent, echo, trial")
+def test_a_table_that_means_nothing_stops_the_start_with_one_line(own: Callable[..., Server]) -> None:
+    for toml, told in (
+        (
+            "[profiles.p]\nhandler = 'nobody'",
+            "profiles.p.handler: there is no handler 'nobody'; there are agent, echo, trial",
+        ),
+        ("[providers.opanai]\nanswer_level = 'none'", "providers.opanai: there is no such provider"),
+    ):
+        server = own(toml, started=False)
+        with pytest.raises(AssertionError, match="it ended with 2 instead"):
+            server.start()
+        (line,) = [line for line in server.log().splitlines() if line.startswith("outrider:")]
+        assert line.startswith(f"outrider: {told}")
 
 
 def test_a_broken_plugin_is_named_and_its_profile_takes_no_work_while_all_else_does(own: Callable[..., Server]) -> None:
