@@ -143,6 +143,7 @@ create table webhooks (
     created_at integer not null,
     primary key (task_id, id)
 ) without rowid;
+create index webhooks_by_age on webhooks (owner, created_at desc, task_id desc, id desc);
 
 create table runs (
     id integer primary key autoincrement,       -- the order of arrival

@@ -264,6 +264,7 @@ create index tasks_of_session on tasks (session, created_at);
 create index tasks_ended on tasks (ended_at) where ended_at is not null;
 create index receipts_of_task on receipts (task_id);
 create index revisions_to_project on revisions (at, task_id, revision) where projected = 0;
+create index webhooks_by_age on webhooks (owner, created_at desc, task_id desc, id desc);
 create unique index questions_open on questions (task_id) where answered_at is null;
 create index runs_due on runs (kind, due_at, id) where state = 'queued';
 create index runs_leased on runs (lease_until) where state = 'running';

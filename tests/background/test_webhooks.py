@@ -11,7 +11,7 @@ from background.errors import Fault
 from background.queue import Run
 from background.webhooks import Webhook
 from tests.background.factories import OWNER, ended, running, settled, submitted
-from tests.background.story import rows, story, value
+from tests.background.story import plans, rows, story, value
 
 URL = "https://hook.example/"
 
@@ -160,3 +160,20 @@ async def test_ids_that_begin_alike_are_two_webhooks(db: Database) -> None:
     await db.write(journal.project)
     await db.write(webhooks.delete, OWNER, turn.task.id, "w")
     assert await db.read(webhooks.counts, hook(turn.task.id, "w:3")) == {"queued": 1, "waiting": 2}
+
+
+@story
+async def test_webhooks_and_their_calls_are_found_by_an_index(db: Database) -> None:
+    """However many others there are."""
+    turn = await running(db)
+    await put(db, hook(turn.task.id))
+
+    def asked(tx: Tx) -> list[str]:
+        lines = plans(tx, webhooks.page, OWNER, 10, (1, "t", "w"))
+        lines += plans(tx, webhooks.calls, hook(turn.task.id), 10)
+        lines += plans(tx, webhooks.counts, hook(turn.task.id))
+        return lines + plans(tx, webhooks.announce, [(turn.task.id, 1, 0)])
+
+    found = await db.write(asked)
+    assert any("webhooks_by_age" in line for line in found) and any("runs_of_task" in line for line in found)
+    assert [line for line in found if "SCAN" in line and "json_each" not in line] == []

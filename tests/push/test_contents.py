@@ -7,7 +7,7 @@ import pytest
 
 from tests.a2a import wire
 from tests.push.conftest import OPEN, asking
-from tests.push.hooks import deliveries, hook, inline
+from tests.push.hooks import hook, inline, states
 from tests.support.receiver import Answer, Receiver
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
@@ -123,8 +123,8 @@ def test_pieces_that_come_too_late_are_left_out_since_the_whole_has_them(asker: 
     gate.set()
     receiver.wait_for("COMPLETED")
     assert told(receiver) == ["SUBMITTED", "WORKING", "artifact", "COMPLETED"]
-    states = [delivery["state"] for delivery in deliveries(asker, task)]
-    assert states == ["delivered", "delivered", "canceled", "canceled", "delivered", "delivered"]
+    became = ["delivered", "delivered", "canceled", "canceled", "delivered", "delivered"]
+    asker.wait(lambda: states(asker, task) == became)
 
 
 def test_what_is_masked_for_everybody_is_masked_here(asker: Server, receiver: Receiver) -> None:
