@@ -204,18 +204,16 @@ def reseal(connection: sqlite3.Connection, vault: Vault, *, plain: bool = False)
     was written before there was sealing, and no other's.
     """
     for table, (row, columns) in SEALED.items():
-        last = 0 if _has_rowid(connection, table) else ("",) * len(row)
+        by_rowid = _has_rowid(connection, table)
+        last = 0 if by_rowid else ("",) * len(row)
         while rows := _next_rows(connection, table, row, columns, last):
-            last = rows[-1][0] if _has_rowid(connection, table) else tuple(rows[-1][1 : 1 + len(row)])
+            last = rows[-1][0] if by_rowid else tuple(rows[-1][1 : 1 + len(row)])
             yield sum(_resealed(connection, vault, table, row, columns, each, plain) for each in rows)
 
 
 def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
-    try:
-        connection.execute(f"select rowid from {table} limit 0")
-    except sqlite3.OperationalError:
-        return False
-    return True
+    (without,) = connection.execute("select wr from pragma_table_list where name = ?", (table,)).fetchone()
+    return not without
 
 
 def _next_rows(
