@@ -42,6 +42,11 @@ def chunks(text: str) -> list[Chunk]:
     return [piece for section in sections for piece in _cut(text, section)]
 
 
+def title(text: str) -> str:
+    """The first heading of a text; empty where it has none."""
+    return next((title for _, _, title in _headings(text) if title), "")
+
+
 def _sections(text: str) -> Iterator[Chunk]:
     """Spans from heading to heading, but for headings that come too soon after the last: they go on with its span.
 

@@ -11,6 +11,7 @@ from background.errors import not_found
 from background.times import rfc3339, rfc3339_or_none
 from knowledge import trust
 from knowledge.backend import BadQuery, Document, Hit, Stored
+from knowledge.chunking import title
 from knowledge.store import Store
 from web.door import Call, Json, door, text
 from web.house import House
@@ -60,7 +61,7 @@ async def add(call: Call) -> Response:
     body = await call.body()
     name = text(body, "name", MAX_NAME, required=True) or ""
     content = text(body, "text", MAX_TEXT, required=True) or ""
-    document = _document(call.owner, name, content, call.db.now())
+    document = _document(call.owner, name, title(content) or name, content, call.db.now())
     chunks = await call.house.knowledge.put(document)
     return JSONResponse({"name": name, "chunks": chunks}, 201)
 
@@ -96,13 +97,15 @@ def _json(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _document(owner: str | None, name: str, content: str, now: int, source: str | None = None) -> Document:
+def _document(
+    owner: str | None, name: str, heading: str, content: str, now: int, source: str | None = None
+) -> Document:
     return Document(
         key=f"{KEY}{name}",
         owner=owner,
         source=source or name,
         source_type=SOURCE_TYPE,
-        heading=name,
+        heading=heading,
         text=content,
         trust=trust.OPERATOR,
         created_at=now,
@@ -121,7 +124,7 @@ async def take_in_own_docs(store: Store, now: int) -> int:
     for page in pages:
         name = str(page.relative_to(HERE))
         if f"{KEY}{name}" not in there:
-            await store.put(_document(None, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
+            await store.put(_document(None, name, name, page.read_text(encoding="utf-8"), now, OWN_DOCS))
             added += 1
     return added
 

@@ -33,9 +33,11 @@ def test_a_document_is_taken_in_found_replaced_by_its_name_and_taken_out(api: Se
     (hit,) = hits(api, "quokka smiles")
     assert_shaped(hit, HIT)
     assert (hit["source"], hit["source_type"], hit["trust"]) == ("notes/animals.md", "document", 3)
+    assert hit["heading"] == "Animals", "its own, and not its path a second time"
     assert "quokka" in hit["snippet"] and hit["job_id"] is None and hit["score"] > 0
     take_in(api, "notes/animals.md", "The wombat digs.")
-    assert hits(api, "quokka smiles") == [] and len(hits(api, "wombat digs")) == 1
+    assert hits(api, "quokka smiles") == []
+    assert [hit["heading"] for hit in hits(api, "wombat digs")] == ["notes/animals.md"], "it has none of its own"
     (document,) = [each for each in listed(api)["documents"] if each["name"] == "notes/animals.md"]
     assert document["shared"] is False and document["chars"] == len("The wombat digs.")
     assert api.http.delete(f"/api/knowledge/documents/{document['id']}").status_code == 204
