@@ -35,7 +35,7 @@ from web.cli_views import (
     show,
     status_table,
 )
-from web.client import BadAddress, Client, ClientError, Refused, part
+from web.client import BadAddress, Client, ClientError, Refused, job_path, session_path
 
 # As many rows as a table shows; --json gives all of them.
 ROWS = 200
@@ -199,7 +199,7 @@ def session_list(as_json: AsJson = False, url: Url = None) -> None:
 def session_export(session: SessionId, url: Url = None) -> None:
     """Prints a session as JSON, its texts sealed: it can be imported where one of this server's seal keys is."""
     with server(url) as client:
-        sys.stdout.buffer.write(client.content(f"/api/sessions/{part(session)}/export") + b"\n")
+        sys.stdout.buffer.write(client.content(f"{session_path(session)}/export") + b"\n")
 
 
 @session_app.command("import", cls=Plain)
@@ -225,7 +225,7 @@ def session_copy(
 ) -> None:
     """Copies a session's ended turns with their results into a new session, and prints its id."""
     with server(url) as client:
-        print(client.post(f"/api/sessions/{part(session)}/copy", {"id": to} if to else {})["id"])
+        print(client.post(f"{session_path(session)}/copy", {"id": to} if to else {})["id"])
 
 
 @session_app.command("erase", cls=Plain)
@@ -236,10 +236,10 @@ def session_erase(
 ) -> None:
     """Erases a session with its turns, jobs and reports; what still runs in it is stopped."""
     with server(url) as client:
-        found = client.get(f"/api/sessions/{part(session)}")
+        found = client.get(session_path(session))
         if not yes and not typer.confirm(f"Erase '{line(found['title'] or session)}' with all its jobs and reports?"):
             fail("nothing was erased")
-        client.delete(f"/api/sessions/{part(session)}")
+        client.delete(session_path(session))
 
 
 @session_app.callback()
@@ -262,6 +262,8 @@ def jobs(
 ) -> None:
     """Lists jobs."""
     with server(url) as client:
+        if session:
+            client.get(session_path(session))  # a mistyped one is not an empty one
         print_list(client, "/api/background", "jobs", jobs_table, as_json, session=session, status=status, limit=ROWS)
 
 
@@ -277,9 +279,9 @@ def job(
         fail("--report and --json: the JSON of a job has its report", 2)
     with server(url) as client:
         if report:
-            print_report(client.content(f"/api/background/{part(job_id)}/report"))
+            print_report(client.content(f"{job_path(job_id)}/report"))
         else:
-            found = client.get(f"/api/background/{part(job_id)}")
+            found = client.get(job_path(job_id))
             print(json_text(found) if as_json else job_page(found))
 
 
@@ -287,7 +289,7 @@ def job(
 def stop(job_id: JobId, url: Url = None) -> None:
     """Cancels a job."""
     with server(url) as client:
-        stopped = client.post(f"/api/background/{part(job_id)}/cancel")
+        stopped = client.post(f"{job_path(job_id)}/cancel")
     print(job_line(stopped))
     if stopped["status"] in ENDED and stopped["status"] != "canceled":
         raise typer.Exit(1)

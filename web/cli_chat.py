@@ -13,7 +13,7 @@ from uuid import uuid4
 from background.text import clean as storable
 from web.cli_screen import Board, Screen
 from web.cli_views import ENDED
-from web.client import Away, Client, ClientError, Refused, part
+from web.client import Away, Client, ClientError, Refused, session_path
 from web.client_events import Event, Stream
 
 Messages = list[dict[str, Any]]
@@ -36,7 +36,7 @@ def open_session(client: Client, session: str | None) -> tuple[str, bool]:
     """The session's id, and whether it was made just now: without an id, or with one that is not there yet."""
     if session:
         try:
-            client.get(f"/api/sessions/{part(session)}")
+            client.get(session_path(session))
             return session, False
         except Refused as problem:
             if problem.status != 404:
@@ -101,7 +101,7 @@ class Chat:
         body = {"text": storable(text), "message_id": uuid4().hex}
         for left in reversed(range(SEND_TRIES)):
             try:
-                return self.client.post(f"/api/sessions/{part(self.session)}/messages", body)["task_id"]
+                return self.client.post(f"{session_path(self.session)}/messages", body)["task_id"]
             except Away:
                 if not left:
                     raise
@@ -271,7 +271,7 @@ class Chat:
 
     def log(self) -> Messages:
         """All that was said in the session, oldest first."""
-        pages = self.client.pages(f"/api/sessions/{part(self.session)}/messages", "messages", limit=200)
+        pages = self.client.pages(f"{session_path(self.session)}/messages", "messages", limit=200)
         # What is said while the pages are read may push a message onto two of them.
         once = {message["id"]: message for message in pages}
         return sorted(once.values(), key=lambda message: (message["created_at"], message["id"]))

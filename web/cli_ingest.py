@@ -38,9 +38,13 @@ class Counts:
     failed: int = 0
 
     def __str__(self) -> str:
-        taken = f"{self.taken} document{'' if self.taken == 1 else 's'} taken"
+        taken = f"{_count(self.taken, 'document')} taken"
         replaced = f" ({self.replaced} of them in place of an older one)" if self.replaced else ""
-        return f"{taken}{replaced}, {self.chunks} chunks; {self.skipped} skipped, {self.failed} failed"
+        return f"{taken}{replaced}, {_count(self.chunks, 'chunk')}; {self.skipped} skipped, {self.failed} failed"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def ingest(client: Client, paths: Iterable[Path], err: Console) -> Counts:

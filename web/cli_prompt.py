@@ -12,7 +12,7 @@ from typing import Any
 from web.cli_chat import LOOK_S, Chat, come_back, has_ended, is_told, open_session
 from web.cli_screen import Board, Screen
 from web.cli_views import clean, job_line, jobs_table, show
-from web.client import Client, ClientError, part
+from web.client import Client, ClientError, job_path
 
 try:
     import readline
@@ -96,9 +96,9 @@ def command(chat: Chat, name: str, *arguments: str) -> None:
             else:
                 chat.screen.note("No jobs.")
         case "/stop", (job,):
-            chat.screen.note(job_line(chat.client.post(f"/api/background/{part(job)}/cancel")))
+            chat.screen.note(job_line(chat.client.post(f"{job_path(job)}/cancel")))
         case "/report", (job,):
-            chat.screen.answer(chat.client.content(f"/api/background/{part(job)}/report").decode("utf-8", "replace"))
+            chat.screen.answer(chat.client.content(f"{job_path(job)}/report").decode("utf-8", "replace"))
         case _:
             chat.screen.note(HELP)
 

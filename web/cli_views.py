@@ -162,6 +162,7 @@ def job_page(job: dict[str, Any]) -> str:
         "type": line(job["subagent_type"]),
         "status": line(job["status"]) + stopped,
         "reason": ": ".join(filter(None, (line(error.get("reason")), line(error.get("message"))))),
+        "attempts": line(job["attempts"]) if job.get("attempts", 1) > 1 else "",
         "session": line(job["session"]),
         "created": when(job["created_at"]),
         "started": when(job.get("started_at")),
@@ -181,7 +182,10 @@ def _delivery(job: dict[str, Any]) -> dict[str, str]:
     if job["status"] not in ENDED:
         return {"waits": line(delivery.get("last_error"))}
     state = f"{line(delivery.get('state'))} {when(job['notified_at']) if job.get('notified_at') else ''}".strip()
-    return {"told": f"{state} ({line(delivery['last_error'])})" if delivery.get("last_error") else state}
+    tries = delivery.get("attempts") or 0
+    tried = [f"tried {tries} time{'' if tries == 1 else 's'}"] if tries else []
+    notes = "; ".join([*tried, *([line(delivery["last_error"])] if delivery.get("last_error") else [])])
+    return {"told": f"{state} ({notes})" if notes else state}
 
 
 def _report(job: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ Owns the address, the token, and the one sentence that a failing answer becomes.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Self
@@ -45,6 +46,22 @@ def part(identifier: str) -> str:
     if not identifier.strip("."):
         raise ClientError(f"'{identifier}' cannot be an id.")
     return quote(identifier, safe="", errors="replace")
+
+
+def job_path(identifier: str) -> str:
+    """Where a job is. Raises `Refused`, as a server would, for what cannot be one's id."""
+    return _path("job", "/api/background", identifier)
+
+
+def session_path(identifier: str) -> str:
+    """Where a session is. Raises like `job_path`."""
+    return _path("session", "/api/sessions", identifier)
+
+
+def _path(noun: str, root: str, identifier: str) -> str:
+    if "/" in identifier:  # a server takes it for another address
+        raise Refused(f"There is no such {noun}.", 404, "NOT_FOUND")
+    return f"{root}/{part(identifier)}"
 
 
 class Client:
@@ -140,8 +157,11 @@ class Client:
         raise Away(f"What answers at {self.url} is not Outrider.")
 
     def _away(self, problem: httpx.RequestError) -> Away:
-        why = "no answer in time" if isinstance(problem, httpx.TimeoutException) else str(problem) or "connection lost"
-        return Away(f"No server at {self.url} ({why}); start one with: outrider serve")
+        why = "no answer in time" if isinstance(problem, httpx.TimeoutException) else _reason(problem)
+        return Away(
+            f"No server at {self.url} ({why}); start one with: outrider serve, "
+            "or name another with --url or OUTRIDER_URL"
+        )
 
     def _refused(self, response: httpx.Response) -> Refused:
         code, message = _error(response)
@@ -149,6 +169,11 @@ class Client:
             return Refused(f"{self.url} answered {response.status_code}, and not like Outrider.", response.status_code)
         hint = " (OUTRIDER_TOKEN is the token that is sent)" if response.status_code == 401 else ""
         return Refused(f"{message}{hint}", response.status_code, code)
+
+
+def _reason(problem: httpx.RequestError) -> str:
+    """What the system said, without its number."""
+    return re.sub(r"^\[Errno -?\d+\]\s*", "", str(problem)) or "connection lost"
 
 
 def _given(params: dict[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def test_jobs_shows_a_row_for_each_job(fake: Fake, run: Callable[..., Result]) -
 
 
 def test_jobs_asks_the_server_for_what_was_narrowed_down(fake: Fake, run: Callable[..., Result]) -> None:
+    fake.sessions["s 1"] = {"id": "s 1"}
     run("jobs", "--session", "s 1", "--status", "failed")
     assert fake.asked("GET", "/api/background") == [{"session": "s 1", "status": "failed", "limit": "200"}]
 
@@ -179,14 +180,24 @@ def test_every_status_of_a_job_can_be_asked_for_and_another_is_refused_in_plain_
 
 
 @pytest.mark.parametrize(
-    ("command", "line"), [(("jobs", "--session", "nope"), "No jobs."), (("session", "list"), "No sessions.")]
+    ("command", "line"), [(("jobs", "--session", "s"), "No jobs."), (("session", "list"), "No sessions.")]
 )
 def test_a_list_of_nothing_says_so_without_a_bare_header(
     fake: Fake, run: Callable[..., Result], command: tuple[str, ...], line: str
 ) -> None:
     fake.answers["GET /api/sessions"] = {"sessions": [], "next_cursor": ""}
+    fake.sessions["s"] = {"id": "s"}
     result = run(*command)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{line}\n")
+
+
+@pytest.mark.parametrize("output", [(), ("--json",)])
+def test_the_jobs_of_a_session_that_is_not_there_are_not_none(
+    fake: Fake, run: Callable[..., Result], output: tuple[str, ...]
+) -> None:
+    fake.answers["GET /api/sessions/nope"] = error(404, "NOT_FOUND", "There is no such session.")
+    result = run("jobs", "--session", "nope", *output)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "outrider: There is no such session.\n")
 
 
 HELPS = ["serve", "worker", "chat", "jobs", "job", "stop", "ingest", "search", "status", "session list"]
@@ -245,9 +256,16 @@ def test_a_job_that_waits_to_be_dispatched_says_what_for_and_nothing_of_being_to
     assert "waits:       Too many tasks are open.\n" in page
     assert "told" not in page
     fake.jobs[JOB] = ended(delivery="pending") | {"delivery": held | {"state": "pending"}}
-    assert "told:        pending (Too many tasks are open.)\n" in run("job", JOB).stdout
+    assert "told:        pending (tried 2 times; Too many tasks are open.)\n" in run("job", JOB).stdout
     fake.jobs[JOB] = job()
     assert "waits" not in run("job", JOB).stdout
+
+
+def test_a_job_that_was_retried_says_how_often_it_was_attempted(fake: Fake, run: Callable[..., Result]) -> None:
+    fake.jobs[JOB] = ended(attempts=3)
+    assert "attempts:    3\n" in run("job", JOB).stdout
+    fake.jobs[JOB] = ended(attempts=1)
+    assert "attempts" not in run("job", JOB).stdout
 
 
 def test_a_job_that_its_user_stopped_says_who_stopped_it(fake: Fake, run: Callable[..., Result]) -> None:
@@ -289,13 +307,18 @@ def test_an_id_never_changes_the_path_that_is_asked(fake: Fake, run: Callable[..
     assert fake.seen == []
 
 
-def test_an_id_with_slashes_is_one_part_of_the_path(fake: Fake, run: Callable[..., Result]) -> None:
-    fake.answers["GET /api/background/../../x"] = ended()
-    assert run("job", "../../x").exit_code == 0
+@pytest.mark.parametrize("command", [("job", "a/b"), ("job", "../../x", "--report"), ("stop", "/")], ids=" ".join)
+def test_an_id_with_slashes_is_no_jobs_and_leads_nowhere(
+    fake: Fake, run: Callable[..., Result], command: tuple[str, ...]
+) -> None:
+    result = run(*command)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "outrider: There is no such job.\n")
+    assert fake.seen == []
 
 
 def test_text_that_is_no_unicode_is_sent_as_well_as_it_can_be(fake: Fake, run: Callable[..., Result]) -> None:
     """An argument and a file's name may hold any bytes; they come as half characters, which cannot be sent."""
+    fake.sessions["a"] = {"id": "a"}  # an address has no sign for it
     run("jobs", "--session", "a\udcff")
     run("job", "a\udcff")
     run("chat", "hi \udcff")
@@ -430,7 +453,8 @@ def test_without_a_server_one_line_says_where_it_was_sought_and_how_to_start_it(
     result = run(*command, "--url", url)
     assert (result.exit_code, result.stdout) == (1, "")
     assert url in only_line(result.stderr)
-    assert "outrider serve" in result.stderr
+    assert "outrider serve" in result.stderr and "(Connection refused)" in result.stderr
+    assert "--url" in result.stderr and "OUTRIDER_URL" in result.stderr and "rrno" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -447,7 +471,6 @@ def test_without_a_server_one_line_says_where_it_was_sought_and_how_to_start_it(
         ("jobs", "--url", "ftp://127.0.0.1"),
         ("jobs", "--nosuch"),
         ("ingest",),
-        ("session", "erase", "s"),
         ("token", "list"),
         ("chat", "--incognito", "hi"),
     ],
@@ -542,7 +565,7 @@ def documents(fake: Fake) -> None:
     fake.answers["POST /api/knowledge/documents"] = lambda body: (
         error(413, "TOO_LARGE", "This is too much.")
         if "refuse" in body["name"]
-        else {"id": body["name"], "chunks": 2, "replaced": "known" in body["name"]}
+        else {"id": body["name"], "chunks": 1 if "notes" in body["name"] else 2, "replaced": "known" in body["name"]}
     )
 
 
@@ -592,7 +615,8 @@ def test_ingest_takes_texts_and_says_of_each_other_why_not(
 @pytest.mark.usefixtures("documents")
 def test_ingest_takes_a_hidden_file_that_was_named_itself(run: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / ".notes.md").write_text("notes")
-    assert run("ingest", str(tmp_path / ".notes.md")).exit_code == 0
+    result = run("ingest", str(tmp_path / ".notes.md"))
+    assert (result.exit_code, result.stdout) == (0, "1 document taken, 1 chunk; 0 skipped, 0 failed\n")
 
 
 @pytest.mark.usefixtures("documents")
