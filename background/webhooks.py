@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from background import queue
 from background.database import Row, Tx
 from background.errors import Fault, not_found
+from background.limits import SECOND
 
 PER_TASK = 16
 SEALED = ("url", "token", "scheme", "credentials")
 NEWEST = 1 << 62
+DAY = 24 * 3600 * SECOND
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,12 @@ def counts(tx: Tx, webhook: Webhook) -> dict[str, int]:
         lane=webhook.lane,
     )
     return {row["state"]: row["n"] for row in rows}
+
+
+def dead(tx: Tx) -> int:
+    """How many calls of all owners were given up in the last day."""
+    sql = "select count(*) from runs where kind = 'push' and ended_at > :since and state = 'failed'"
+    return tx.value(sql, since=tx.now - DAY)
 
 
 def call_again(tx: Tx, owner: str, task_id: str, webhook_id: str, event: str) -> Row:

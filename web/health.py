@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import delivery, journal, queue, tasks, worker
+from background import delivery, journal, queue, tasks, webhooks, worker
 from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
@@ -26,6 +26,7 @@ def _snapshot(tx: Tx) -> dict[str, Any]:
         "queue": queue.depth(tx),
         "undelivered": delivery.undelivered(tx),
         "unprojected": journal.behind(tx),
+        "dead_calls": webhooks.dead(tx),
     }
 
 
@@ -122,6 +123,7 @@ def _metrics(house: House, seen: dict[str, Any]) -> str:
             "Age of the oldest change that no view shows yet.",
             0 if lagging is None else (seen["now"] - lagging) / 1e6,
         ),
+        *_gauge("outrider_webhook_calls_dead", "Webhook calls given up in the last day.", seen["dead_calls"]),
         *_gauge("outrider_waiting_requests", "Blocking sends that wait.", house.waiting.taken),
         *_gauge("outrider_streams", "Open A2A streams.", house.streams.open),
         "# HELP outrider_runs Unfinished runs by kind and state.",

@@ -77,6 +77,7 @@ def test_a_call_is_tried_twelve_times_in_about_34_minutes_and_then_is_dead(insid
     assert (dead["state"], dead["attempts"], dead["last_error"]) == ("dead", 12, "the answer was HTTP 500")
     (webhook,) = outrider.get("/api/webhooks")["webhooks"]
     assert webhook["deliveries"]["dead"] == 1 and webhook["deliveries"]["delivered"] == 0
+    assert "\noutrider_webhook_calls_dead 1\n" in outrider.http.get("/metrics").text
 
 
 def test_what_comes_after_a_dead_call_has_its_own_tries_and_the_dead_is_called_again_by_hand(
