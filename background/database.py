@@ -384,7 +384,8 @@ async def _connect(path: Path, *pragmas: str) -> _Connection:
 def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")  # before anything that could find the file locked
-    for pragma in ("pragma synchronous=full", "pragma foreign_keys=on", *pragmas):
+    # Savepoints keep their way back in temporary storage; a file of its own would be made and deleted for each commit.
+    for pragma in ("pragma synchronous=full", "pragma foreign_keys=on", "pragma temp_store=memory", *pragmas):
         connection.execute(pragma)
     connection.row_factory = sqlite3.Row
     return connection
