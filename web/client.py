@@ -45,7 +45,7 @@ def part(identifier: str) -> str:
     """An id as one part of a path, whatever characters it is made of."""
     if not identifier.strip("."):
         raise ClientError(f"'{identifier}' cannot be an id.")
-    return quote(identifier, safe="", errors="replace")
+    return quote(clean(identifier), safe="")
 
 
 def job_path(identifier: str) -> str:

@@ -318,7 +318,7 @@ def test_an_id_with_slashes_is_no_jobs_and_leads_nowhere(
 
 def test_text_that_is_no_unicode_is_sent_as_well_as_it_can_be(fake: Fake, run: Callable[..., Result]) -> None:
     """An argument and a file's name may hold any bytes; they come as half characters, which cannot be sent."""
-    fake.sessions["a"] = {"id": "a"}  # an address has no sign for it
+    fake.sessions["a\ufffd"] = {"id": "a\ufffd"}
     run("jobs", "--session", "a\udcff")
     run("job", "a\udcff")
     run("chat", "hi \udcff")
