@@ -3,13 +3,15 @@
 What cannot be stored is not said to be; and once there is room again everything goes on by itself.
 """
 
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.crash.nursery import Mortal
+from tests.crash.nursery import EndedByItself, Mortal
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 
@@ -93,6 +95,22 @@ def test_what_was_killed_on_a_full_disk_goes_on_where_there_is_room(
         let_both_be_answered(scripted)
         refused(mortal)
         mortal.kill()
+    assert mortal.begin()
+    went_well(mortal, turn, job)
+
+
+def test_who_is_told_to_end_on_a_full_disk_does_so_and_says_why(
+    mortal: Mortal, scripted: ScriptedModel, at_work: tuple[str, str]
+) -> None:
+    """Nothing can be handed back: it is taken over once the leases are out."""
+    turn, job = at_work
+    with no_room(mortal):
+        let_both_be_answered(scripted)
+        refused(mortal)
+        os.kill(mortal.pid, signal.SIGTERM)
+        with pytest.raises(EndedByItself, match="exit code 1"):
+            mortal.nursery.over(timeout=20)
+    assert mortal.log().splitlines()[-1] == "outrider: disk I/O error"
     assert mortal.begin()
     went_well(mortal, turn, job)
 
