@@ -39,6 +39,7 @@ NOT_YET = (
 Arguments = dict[str, Any]
 Function = Callable[..., Awaitable[str]]
 Foreground = Callable[[list[Spec]], Awaitable[list[str]]]
+Refuses = Callable[[str], Awaitable[str | None]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Desk:
     step: Callable[[], int]
     foreground: Foreground
     added: Mapping[str, Tool[Any]] = field(default_factory=dict)  # what plugins have added, by name
+    refuses: Refuses | None = None  # the output guard: what is sent out is seen by its user at once
 
 
 def toolset(desk: Desk, names: tuple[str, ...]) -> FunctionToolset[Any]:
@@ -104,6 +106,9 @@ async def _send(desk: Desk, ctx: RunContext[Any], asked: list[Any], background: 
         for (index, spec), text in zip(specs, texts, strict=True):
             lines[index] = f"## {index + 1}. {spec.description}\n\n{text}"
         return "\n\n".join(lines[index] for index in sorted(lines))
+    rule = await desk.refuses(_words(specs)) if desk.refuses else None
+    if rule:
+        return f"OUTPUT_REJECTED: the output guard refused what would be sent out ({rule}). Nothing was started."
     keyed = [(f"step:{desk.task.id}:{desk.step()}:{ctx.tool_call_id}:{index}", spec) for index, spec in specs]
     try:
         sent = await desk.db.write(_spawn, desk.run, desk.session, desk.task.id, keyed)
@@ -112,6 +117,10 @@ async def _send(desk: Desk, ctx: RunContext[Any], asked: list[Any], background: 
     for (index, _), job in zip(specs, sent, strict=True):
         lines[index] = f"{index + 1}. {job.id} {job.subagent_type}: {job.description} (sent out)"
     return "\n".join([*(lines[index] for index in sorted(lines)), NOT_YET])
+
+
+def _words(specs: list[tuple[int, Spec]]) -> str:
+    return "\n\n".join(f"{spec.description}\n{spec.prompt}" for _, spec in specs)
 
 
 def _sorted_out(registry: Registry, asked: list[Any]) -> tuple[list[tuple[int, Spec]], dict[int, str]]:

@@ -23,7 +23,7 @@ from agent.plugins import Plugins
 from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
-from agent.tools import Desk, Foreground, toolset
+from agent.tools import Desk, Foreground, Refuses, toolset
 from background import delivery, jobs, queue, tasks, terminal
 from background.database import Database, Tx
 from background.errors import StorageUnavailable, TryAgain, Unread
@@ -169,7 +169,14 @@ class Turns:
             session=turn.session,
             step=lambda: len(progress.answers),
             foreground=foreground,
+            refuses=self._refusing(turn),
         )
+
+    def _refusing(self, turn: Turn) -> Refuses | None:
+        """The output guard, for what a turn sends out before its end; None where it has none."""
+        name = turn.task.profile
+        offer = self.offers.get(name)
+        return (lambda text: self.plugins.refuses(text, name, turn.task.id)) if offer and offer.guarded else None
 
     def _limit_s(self, turn: Turn) -> float:
         return self.bounds.job_timeout_s if turn.job else self.bounds.turn_timeout_s

@@ -101,6 +101,15 @@ def test_a_jobs_report_is_guarded_and_its_route_has_nothing(guarded: Server, mod
     assert guarded.get("/api/knowledge/search", q=CANARY)["hits"] == []
 
 
+def test_what_a_turn_would_send_out_is_guarded_before_its_user_sees_it(guarded: Server, model: ScriptedModel) -> None:
+    spec = {"description": CANARY, "prompt": "a forbidden thing", "subagent_type": "general", "run_in_background": True}
+    call = {"tool_calls": [{"name": "task", "arguments": spec}], "times": 1}
+    model.rules([call, {"last_tool": "OUTPUT_REJECTED", "text": "nothing went out"}])
+    session = wire.fresh()
+    assert answer_of(wire.send(guarded, wire.said("go", contextId=session))) == "nothing went out"
+    assert guarded.jobs(session) == []
+
+
 def test_a_text_that_broke_off_has_passed_no_guard_and_is_not_kept(guarded: Server, model: ScriptedModel) -> None:
     model.rules([{"text": CANARY, "finish_reason": "length"}])
     task = wire.send(guarded, wire.said("speak"))
