@@ -287,8 +287,11 @@ def _vacate(tx: Tx, ended: Row | None) -> bool:
     if ended is None:
         return False
     if ended["next"] is not None:
+        # An answered task's next run is younger than those that wait, and the head of its lane all the same.
         promoted = tx.x(
-            f"update runs set state = 'queued' where id = :id and state in {guard(RUN, 'promote')}", id=ended["next"]
+            f"update runs set state = 'queued' where id = :id and state in {guard(RUN, 'promote')} and not exists "
+            "(select 1 from runs head where head.lane = runs.lane and head.state in ('queued', 'running', 'parked'))",
+            id=ended["next"],
         )
         if promoted:
             tx.ring("runs")
