@@ -142,14 +142,17 @@ class Failure:
     message: str
 
 
-def classify(error: BaseException) -> Failure:
-    """What a model call raised, as a `Failure`. Of several models that failed, one that may recover is enough."""
+def classify(error: BaseException, *, quote: bool = True) -> Failure:
+    """What a model call raised, as a `Failure`. Of several models that failed, one that may recover is enough.
+
+    Without `quote` the log has none of the provider's words, which may quote what was said.
+    """
     if isinstance(error, BaseExceptionGroup):
-        return _all_failed([classify(each) for each in error.exceptions])
-    log.info("a model call failed: %s", _cause(error))
+        return _all_failed([classify(each, quote=quote) for each in error.exceptions])
+    log.info("a model call failed: %s", _cause(error) if quote else type(error).__name__)
     transient = _is_transient(error)
     wait = error.retry_after if transient and isinstance(error, ModelAPIError) else None
-    return Failure(transient, wait, _message(error))
+    return Failure(transient, wait, _message(error, quote))
 
 
 def _all_failed(members: list[Failure]) -> Failure:
@@ -168,7 +171,7 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, (ModelAPIError, *_LOST))
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException, quote: bool) -> str:
     match error:
         case ModelHTTPError():
             return f"{error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
@@ -188,7 +191,7 @@ def _message(error: BaseException) -> str:
         return f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
     # Neither a provider nor the way to it: a bug somewhere, whose text was written for nobody who chats.
     error_id = secrets.token_hex(4)
-    log.error("a model call failed, error %s", error_id, exc_info=error)
+    log.error("a model call failed, error %s: %s", error_id, type(error).__name__, exc_info=error if quote else None)
     return f"internal error {error_id}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
@@ -26,6 +27,13 @@ def provider_of(model: str) -> str:
     """The provider in a model's name: of `openai:gpt-5` it is `openai`, of `offline` `offline`."""
     provider = model.partition(":")[0]
     return _ONE_PROVIDER.get(provider, provider)
+
+
+def providers_of(model: Model) -> set[str]:
+    """All that a model that `build_model` made may ask, its fallbacks too."""
+    if isinstance(model, FallbackModel):
+        return set().union(*(providers_of(each) for each in model.models))
+    return {model.provider_name} if isinstance(model, Announced) else set()
 
 
 @contextmanager
@@ -48,12 +56,12 @@ class Announced(WrapperModel):
 
     def __init__(self, wrapped: Model, provider: str) -> None:
         super().__init__(wrapped)
-        self._provider_name = provider
+        self.provider_name = provider
 
     async def _announce(self) -> None:
         tell = _before.get()
         if tell is not None:
-            await tell(self._provider_name)
+            await tell(self.provider_name)
 
     async def request(
         self,

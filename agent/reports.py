@@ -7,7 +7,7 @@ of its own.
 import logging
 from dataclasses import dataclass
 
-from background import batches, jobs, queue, results
+from background import batches, jobs, queue, results, tasks
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -34,33 +34,36 @@ class Reports:
         """Index an ended attempt's report, and then let it be told."""
         job_id, attempt = run.params["job"], run.params["attempt"]
         try:
-            indexed = await self._index(job_id, attempt)
+            level = await self.put(job_id, attempt)
         except StoreFailed as error:
             if run.tries < TRIES:
                 raise TryAgain(PAUSE_S, str(error)) from error
             await self.db.write(_done_without_index, run, job_id, attempt)
         else:
-            await self.db.write(_done, run, job_id, attempt, indexed)
-            log.info("job %s has ended and may be told%s", job_id, ", its report is indexed" if indexed else "")
+            await self.db.write(_done, run, job_id, attempt, level)
+            log.info("job %s has ended and may be told%s", job_id, ", its report is indexed" if level else "")
 
     async def index(self, run: Run) -> None:
         """Index a report whose delivery did not wait for it."""
         job_id, attempt = run.params["job"], run.params["attempt"]
         try:
-            indexed = await self._index(job_id, attempt)
+            level = await self.put(job_id, attempt)
         except StoreFailed as error:
             raise TryAgain(backoff(run.tries), str(error)) from error
-        await self.db.write(_indexed_late, run, job_id, attempt, indexed)
+        await self.db.write(_indexed_late, run, job_id, attempt, level)
 
     async def join(self, run: Run) -> None:
         """A batch's deadline: what is there is told."""
         await self.db.write(_deadline, run)
 
-    async def _index(self, job_id: str, attempt: int) -> bool:
-        """False for what is not indexed: no report, a partial one, an attempt that a later one has replaced."""
-        job, text = await self.db.read(_report_of, job_id)
+    async def put(self, job_id: str, attempt: int) -> str | None:
+        """Put a report into the index, as it is kept. Returns the answer level at which it is; raises `StoreFailed`.
+
+        None for what is not indexed: no report, a partial one, an attempt that a later one has replaced.
+        """
+        job, text, level = await self.db.read(_report_of, job_id)
         if job.attempts != attempt or job.status != "completed" or not text:
-            return False
+            return None
         await self.knowledge.put(
             Document(
                 key=f"report:{job.id}:{attempt}",
@@ -74,21 +77,28 @@ class Reports:
                 job_id=job.id,
             )
         )
-        return True
+        return level
 
 
-def _report_of(tx: Tx, job_id: str) -> tuple[Job, str]:
+def _report_of(tx: Tx, job_id: str) -> tuple[Job, str, str]:
     job = jobs.by_id(tx, job_id)
     result = results.read(tx, job.task_id)
-    return job, result.text if result else ""
+    return job, result.text if result else "", tasks.ceiling_of(tx, job.task_id) if job.task_id else ""
 
 
-def _done(tx: Tx, run: Run, job_id: str, attempt: int, indexed: bool) -> None:
-    if not queue.finish(tx, run):
+def _indexed(tx: Tx, job_id: str, attempt: int, level: str | None) -> None:
+    """The index holds the report as it was kept when it was read. Raises `TryAgain` where less is kept by now."""
+    if level is None:
         return
-    if indexed:
-        jobs.indexed(tx, job_id, attempt)
-    jobs.report_done(tx, job_id, attempt)
+    if _report_of(tx, job_id)[2] != level:
+        raise TryAgain(0, "less is kept of the report by now than was indexed")
+    jobs.indexed(tx, job_id, attempt)
+
+
+def _done(tx: Tx, run: Run, job_id: str, attempt: int, level: str | None) -> None:
+    if queue.finish(tx, run):
+        _indexed(tx, job_id, attempt, level)
+        jobs.report_done(tx, job_id, attempt)
 
 
 def _done_without_index(tx: Tx, run: Run, job_id: str, attempt: int) -> None:
@@ -97,9 +107,9 @@ def _done_without_index(tx: Tx, run: Run, job_id: str, attempt: int) -> None:
         queue.enqueue(tx, "index", f"index:{job_id}:{attempt}", params=run.params)
 
 
-def _indexed_late(tx: Tx, run: Run, job_id: str, attempt: int, indexed: bool) -> None:
-    if queue.finish(tx, run) and indexed:
-        jobs.indexed(tx, job_id, attempt)
+def _indexed_late(tx: Tx, run: Run, job_id: str, attempt: int, level: str | None) -> None:
+    if queue.finish(tx, run):
+        _indexed(tx, job_id, attempt, level)
 
 
 def _deadline(tx: Tx, run: Run) -> None:

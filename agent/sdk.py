@@ -27,14 +27,15 @@ class Running:
     db: Database
     knowledge: Backend
     registry: Registry
+    level: str = "full"  # the answer level of what is sent out here
 
 
 _running: list[Running] = []
 
 
-def enter(db: Database, knowledge: Backend, registry: Registry) -> Running:
+def enter(db: Database, knowledge: Backend, registry: Registry, level: str = "full") -> Running:
     """An Outrider has started in this process. For `web/app.py`."""
-    running = Running(db, knowledge, registry)
+    running = Running(db, knowledge, registry, level)
     _running.append(running)
     return running
 
@@ -67,7 +68,7 @@ async def spawn_background(
     """Send a job out for a session; its id. It comes back there as a briefing.
 
     The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a reason
-    (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`), and then nothing is stored.
+    (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`, `RESULT_NOT_STORABLE`), and then nothing is stored.
     """
     asked = {"description": description, "prompt": prompt, "subagent_type": subagent_type, "key": key}
     (job_id,) = await spawn_batch(session=session, jobs=[asked])
@@ -80,7 +81,7 @@ async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[s
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
     specs = [(_key(asked), spec_of(here.registry, asked)) for asked in jobs]
-    return [job.id for job in await here.db.write(_spawn, session, specs)]
+    return [job.id for job in await here.db.write(_spawn, session, specs, here.level)]
 
 
 def _key(asked: dict[str, Any]) -> str:
@@ -88,9 +89,9 @@ def _key(asked: dict[str, Any]) -> str:
     return f"api:{given}" if given else f"once:{secrets.token_hex(12)}"
 
 
-def _spawn(tx: Tx, session: str, specs: list[tuple[str, Spec]]) -> list[Job]:
+def _spawn(tx: Tx, session: str, specs: list[tuple[str, Spec]], level: str) -> list[Job]:
     found = sessions.get(tx, OPERATOR, session)
-    return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True)
+    return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level)
 
 
 async def background_status(job_id: str) -> Status | None:

@@ -51,10 +51,13 @@ def _text(asked: dict[str, Any], field: str, most: int) -> str:
     return clean(value)
 
 
-def send_out(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool) -> list[Job]:
-    """Send out keyed specs as one batch, all or none.
+def send_out(
+    tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool, level: str
+) -> list[Job]:
+    """Send out keyed specs as one batch, all or none, kept at an answer level.
 
-    Raises faults: `DEPTH_LIMIT` from a session that is a job's own, `QUEUE_LIMIT`, `conflict` for a key used otherwise.
+    Raises faults: `DEPTH_LIMIT` from a session that is a job's own, `QUEUE_LIMIT`, `RESULT_NOT_STORABLE`, `conflict` for
+    a key used otherwise.
     """
     depth = 1 if session.kind == "background" else 0
     if depth >= tx.limits.max_depth:
@@ -64,4 +67,4 @@ def send_out(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str,
             reason="DEPTH_LIMIT",
             limit=tx.limits.max_depth,
         )
-    return jobs.spawn(tx, session, batch_id, specs, closed=closed)
+    return jobs.spawn(tx, session, batch_id, specs, closed=closed, level=level)

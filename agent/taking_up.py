@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
-from background import delivery, jobs, queue, results, sessions, tasks, terminal
+from background import ceilings, delivery, jobs, queue, results, sessions, tasks, terminal
 from background.database import Tx
 from background.queue import Run
 from background.sessions import Session
@@ -167,6 +167,8 @@ def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered |
     rendered = render(notices, shape.excerpt_chars, room)
     if not rendered.job_ids:
         return None
+    # A report may have been kept at a higher level than this turn's.
+    rendered = replace(rendered, text=ceilings.keep(task.ceiling, rendered.text, tx.redact))
     for job_id in rendered.job_ids:
         delivery.attach(tx, task.id, job_id)
     sessions.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)

@@ -16,7 +16,7 @@ from agent.gates import ASK_USER
 from agent.notifications import escape, excerpt
 from agent.spawning import MAX_BATCH, send_out, spec_of
 from agent.subagents import Registry
-from background import delivery, jobs, queue, results, terminal
+from background import delivery, jobs, queue, results, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
 from background.jobs import Job, Spec
@@ -136,7 +136,7 @@ def _sorted_out(registry: Registry, asked: list[Any]) -> tuple[list[tuple[int, S
 
 def _spawn(tx: Tx, run: Run, session: Session, batch_id: str, keyed: list[tuple[str, Spec]]) -> list[Job]:
     queue.fence(tx, run)
-    return send_out(tx, session, batch_id, keyed, closed=False)
+    return send_out(tx, session, batch_id, keyed, closed=False, level=tasks.ceiling_of(tx, batch_id))
 
 
 # -- looking after jobs

@@ -7,7 +7,9 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
@@ -20,13 +22,15 @@ from agent.models import classify
 from agent.notifications import excerpt
 from agent.offers import Offer, gone
 from agent.plugins import Plugins
+from agent.providers import before_requests, providers_of
 from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, Refuses, toolset
 from background import delivery, jobs, queue, tasks, terminal
+from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
-from background.errors import StorageUnavailable, TryAgain, Unread
+from background.errors import LeaseLost, StorageUnavailable, TryAgain, Unread
 from background.jobs import Spec
 from background.limits import SECOND
 from background.questions import Parks, Question
@@ -70,6 +74,7 @@ class Turns:
     shape: Shape
     bounds: Bounds
     say: Say
+    levels: Mapping[str, str] = field(default_factory=dict)  # of providers, by name: the most that is kept of theirs
 
     async def run(self, run: Run) -> None:
         """The handler of the kinds `turn` and `job`."""
@@ -85,8 +90,10 @@ class Turns:
 
     async def _ended(self, run: Run, turn: Turn, offer: Offer) -> bool:
         """Work until the task has ended or is parked; False where a message came to it that it has not taken up."""
+        steps = _Steps(self, run, turn, offer)
         try:
-            outcome = await self._work(run, turn, offer)
+            with before_requests(steps.ask):
+                outcome = await self._work(run, turn, offer, steps)
         except Parks as parks:
             refused = await may_ask(offer, self.plugins, turn.task.id, parks.question)
             if refused is None:
@@ -94,13 +101,14 @@ class Turns:
                 return True
             outcome = refused
         outcome = await released(offer, self.plugins, turn.task.id, outcome, report=turn.job is not None)
+        keep = not (offer.guarded and outcome.state == "failed")
         try:
-            await self._settle(run, self._with_excerpt(outcome), keep=not (offer.guarded and outcome.state == "failed"))
+            await self._settle(run, self._with_excerpt(outcome), keep=keep, quote=steps.quotes)
         except Unread:
             return False
         return True
 
-    async def _work(self, run: Run, turn: Turn, offer: Offer) -> Outcome:
+    async def _work(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps") -> Outcome:
         if turn.nothing_to_tell:
             return Outcome("completed")
         if offer.broken:
@@ -109,7 +117,7 @@ class Turns:
             limit = self._limit_s(turn)
             holding = handling.Holding(turn.stored, None if offer.holds_back else self._committing(run))
             return await handling.handle(turn, offer, offer.handler, holding, self._left_s(run, turn), limit)
-        return await self._think(run, turn, offer)
+        return await self._think(run, turn, offer, steps)
 
     def _committing(self, run: Run) -> Callable[[str], Awaitable[None]]:
         async def commit(text: str) -> None:
@@ -117,15 +125,14 @@ class Turns:
 
         return commit
 
-    async def _think(self, run: Run, turn: Turn, offer: Offer) -> Outcome:
+    async def _think(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps") -> Outcome:
         progress = Progress(_history(turn.past))
-        steps = _Steps(self, run, turn, offer)
         try:
             await self._drive(run, turn, offer, progress, steps)
         except ModelCallFailed as error:
-            return await self._after_failure(run, progress, error.__cause__ or error)
+            return await self._after_failure(run, progress, error.__cause__ or error, steps.quotes)
         except AgentRunError as error:
-            return _failed(progress, "MODEL_FAILED", classify(error).message)
+            return _failed(progress, "MODEL_FAILED", classify(error, quote=steps.quotes).message)
         except UnknownSubagent as error:
             return _failed(progress, "UNKNOWN_SUBAGENT", str(error))
         except LoopGaveUp as error:
@@ -139,7 +146,7 @@ class Turns:
         if turn.job:
             kind = self.plugins.registry.get(turn.job.subagent_type)
             names, instructions, parks = turn.job.tools, worker_instructions(kind), kind.parks
-        desk = self._desk(run, turn, progress, lambda specs: self._side_by_side(run, turn, offer, specs))
+        desk = self._desk(run, turn, progress, lambda specs: self._side_by_side(run, turn, offer, steps, specs))
         async with asyncio.timeout(self._left_s(run, turn)):
             await loop.drive(
                 offer.model or self.model,
@@ -207,11 +214,11 @@ class Turns:
                 return "MODEL_FAILED", "The model's provider refused to answer (content filter)."
         return "MODEL_FAILED", "The model's provider ended the answer with an error."
 
-    async def _after_failure(self, run: Run, progress: Progress, error: BaseException) -> Outcome:
+    async def _after_failure(self, run: Run, progress: Progress, error: BaseException, quote: bool) -> Outcome:
         """A model call failed: another try, if one may help and there is one left, else the end. Raises `TryAgain`."""
         if isinstance(error, StorageUnavailable):
             raise error
-        failure = classify(error)
+        failure = classify(error, quote=quote)
         tries = await self.db.read(queue.tries, run)
         if failure.transient and tries < self.db.limits.max_attempts:
             asked = min(failure.retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
@@ -235,43 +242,51 @@ class Turns:
             or outcome.partial
             or ""
         )
-        return Outcome(**{**vars(outcome), "excerpt": excerpt(text, self.shape.excerpt_chars)})
+        shorten = partial(excerpt, limit=self.shape.excerpt_chars)
+        return replace(outcome, excerpt=shorten(text), shorten=shorten)
 
-    async def _settle(self, run: Run, outcome: Outcome, *, keep: bool) -> None:
-        """End the turn; a result that cannot be stored, while the rest can, fails it. `keep`: its steps may stay."""
+    async def _settle(self, run: Run, outcome: Outcome, *, keep: bool, quote: bool) -> None:
+        """End the turn; a result that cannot be stored, while the rest can, fails it. `keep`: its steps may stay.
+
+        `quote`: the log may have the words of a failure.
+        """
         settle = terminal.settle if keep else _settle_without_steps
         try:
             await self.persist(settle, run, outcome)
             if outcome.state == "failed":
-                log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail)
+                log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail if quote else "")
         except (ValueError, TypeError, sqlite3.Error) as error:
             log.warning("the result of task %s cannot be stored: %s", run.task_id, type(error).__name__)
             failed = Outcome("failed", reason="NO_REPORT", detail=handling.NOT_STORABLE, usage=outcome.usage)
             await self.persist(settle, run, failed)
 
-    async def persist(self, function: Callable[..., object], *args: object) -> None:
+    async def persist(self, function: Callable[..., Any], *args: object) -> Any:
         """Write, and repeat that while nothing can be written: what a model has answered is not asked for again."""
         pause = STORAGE_PAUSE_S[0]
         while True:
             try:
-                await self.db.write(function, *args)
-                return
+                return await self.db.write(function, *args)
             except StorageUnavailable as error:
                 log.warning("the storage cannot be written now: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, STORAGE_PAUSE_S[1])
 
-    async def _side_by_side(self, run: Run, turn: Turn, offer: Offer, specs: list[Spec]) -> list[str]:
+    async def _side_by_side(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps", specs: list[Spec]) -> list[str]:
         """Foreground subagents: part of one tool call, without rows of their own."""
         slots = asyncio.Semaphore(self.bounds.side_by_side)
 
         async def one(spec: Spec) -> str:
             async with slots:
-                return await self._foreground(run, turn, offer, spec)
+                return await self._foreground(run, turn, offer, steps, spec)
 
-        return list(await asyncio.gather(*map(one, specs)))
+        sent = [asyncio.create_task(one(spec)) for spec in specs]
+        try:
+            return list(await asyncio.gather(*sent))
+        finally:  # a signal that reaches one of them ends them all
+            for each in sent:
+                each.cancel()
 
-    async def _foreground(self, run: Run, turn: Turn, offer: Offer, spec: Spec) -> str:
+    async def _foreground(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps", spec: Spec) -> str:
         progress = Progress([])
         desk = self._desk(run, turn, progress, _none_below)
         instructions = worker_instructions(self.plugins.registry.get(spec.subagent_type))
@@ -287,7 +302,9 @@ class Turns:
                 self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
             )
         except (ModelCallFailed, AgentRunError) as error:
-            return _ended_early("MODEL_FAILED", classify(error.__cause__ or error).message, progress)
+            return _ended_early(
+                "MODEL_FAILED", classify(error.__cause__ or error, quote=steps.quotes).message, progress
+            )
         except LoopGaveUp as error:
             return _ended_early(*self._cut_short(error, progress), progress)
         return _report(progress) or "NO_REPORT: the subagent ended without a report."
@@ -302,14 +319,32 @@ class _Steps:
 
     def __init__(self, turns: Turns, run: Run, turn: Turn, offer: Offer) -> None:
         self._turns, self._run, self._turn = turns, run, turn
-        self._aloud = turn.task.ceiling == "full" and not offer.holds_back
+        self._level = turn.task.ceiling
+        asked = providers_of(offer.model or turns.model)
+        # What was said live cannot be taken back: not where a provider that may be asked could make it sink.
+        self._aloud = not offer.holds_back and all(turns.levels.get(name, "full") == "full" for name in asked)
         self.stored = turn.stored
 
+    @property
+    def quotes(self) -> bool:
+        """Whether others than its user may be told in its words what went wrong."""
+        return self._level == "full"
+
+    async def ask(self, provider: str) -> None:
+        """A request to this provider is about to be made: its level has its say. Raises `LeaseLost` where that is an end."""
+        level = self._turns.levels.get(provider, "full")
+        if strictest(level, self._level) == self._level:
+            return
+        self._level = await self._turns.persist(terminal.lower, self._run, level)
+        if not can_keep(self._level):
+            log.info("task %s failed: %s at the provider %s", self._run.task_id, terminal.NOT_KEPT_REASON, provider)
+            raise LeaseLost
+
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
-        await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
+        self._level = await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
 
     async def keep_tool_result(self, name: str, result: str) -> None:
-        await self._turns.persist(tasks.checkpoint, self._run, name, result)
+        self._level = await self._turns.persist(tasks.checkpoint, self._run, name, result)
 
     async def take_up(self, number: int) -> list[str]:
         if not await self._turns.db.read(taking_up.something_waits, self._turn.task):
@@ -317,7 +352,7 @@ class _Steps:
         return await self._turns.db.write(taking_up.take_up, self._run, number, self._turns.shape)
 
     def say(self, text: str) -> None:
-        if self._aloud:
+        if self._aloud and self._level == "full":
             self._turns.say(self._turn, text)
 
 

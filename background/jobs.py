@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from background import batches, delivery, events, questions, queue
+from background import batches, ceilings, delivery, events, questions, queue
 from background.database import Row, Tx
 from background.errors import Fault, not_found
 from background.questions import Asked
@@ -20,6 +20,7 @@ from background.times import rfc3339, rfc3339_or_none
 
 STATUSES = tuple(JOB)  # what a client may ask for
 QUESTION_CHARS = 300
+NOT_STORABLE = "The answer level keeps no report, so nothing is sent out; nothing was stored."
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,12 @@ def by_id(tx: Tx, job_id: str) -> Job:
     return Job.of(tx, row)
 
 
+def known(tx: Tx, job_id: str) -> Job | None:
+    """The job, whoever's it is, or None for one that was erased."""
+    row = tx.one(f"{_SELECT} where j.id = :id", id=job_id)
+    return Job.of(tx, row) if row else None
+
+
 def find(tx: Tx, owner: str, job_id: str) -> Job | None:
     """The owner's job, or None; another's does not exist."""
     row = tx.one(f"{_SELECT} where j.id = :id and j.owner = :owner", id=job_id, owner=owner)
@@ -225,20 +232,27 @@ def of_session(tx: Tx, session: str, *, running: bool) -> list[Job]:
     ]
 
 
-def spawn(tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool) -> list[Job]:
+def spawn(
+    tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool, level: str = "full"
+) -> list[Job]:
     """Send out jobs as one batch, all or none; each comes with its key, and a key that is there is the job it made.
 
-    Raises a `conflict` fault for a key with another prompt, and a `limit` fault (`QUEUE_LIMIT`) over the queue's bound.
+    `level` is the answer level at which they are kept. Raises a `conflict` fault for a key with another prompt, a
+    `limit` fault (`QUEUE_LIMIT`) over the queue's bound, and `refused` (`RESULT_NOT_STORABLE`) where nothing may be kept.
     """
     if len({key for key, _ in specs}) < len(specs):
         raise Fault("invalid", "Two jobs of one list have the same key.", field="key")
     found = [_existing(tx, session, key, spec) for key, spec in specs]
     fresh = [pair for pair, job in zip(specs, found, strict=True) if job is None]
     if fresh:
+        if not ceilings.can_keep(level):
+            raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=level)
         _check_room(tx, session.owner, len(fresh))
         batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
     # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
-    made = iter([_insert(tx, session, batch_id, key, spec, tx.now + place) for place, (key, spec) in enumerate(fresh)])
+    made = iter(
+        [_insert(tx, session, batch_id, key, spec, level, tx.now + place) for place, (key, spec) in enumerate(fresh)]
+    )
     return [job or next(made) for job in found]
 
 
@@ -265,7 +279,7 @@ def _check_room(tx: Tx, owner: str, wanted: int) -> None:
         )
 
 
-def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, at: int) -> Job:
+def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, level: str, at: int) -> Job:
     job_id = f"bg-{secrets.token_hex(6)}"
     tx.x(
         "insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
@@ -278,8 +292,8 @@ def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, at: i
         key=key,
         fingerprint=spec.fingerprint,
         type=spec.subagent_type,
-        description=tx.seal("jobs.description", job_id, spec.description),
-        prompt=tx.seal("jobs.prompt", job_id, spec.prompt),
+        description=tx.seal("jobs.description", job_id, ceilings.keep(level, spec.description, tx.redact)),
+        prompt=tx.seal("jobs.prompt", job_id, ceilings.keep(level, spec.prompt, tx.redact)),
         tools=json.dumps(spec.tools),
         now=at,
     )
@@ -406,6 +420,31 @@ def indexed(tx: Tx, job_id: str, attempt: int) -> None:
     tx.x("update jobs set indexed = 1 where id = :id and attempts = :attempt", id=job_id, attempt=attempt)
 
 
+def not_kept(tx: Tx, task_id: str) -> None:
+    """Nothing of what came of the job's task is kept: no report, no excerpt, no words about its failure."""
+    tx.x(
+        "update jobs set excerpt = null, detail = null, report_chars = 0, partial = 0, indexed = 0 where task_id = :task",
+        task=task_id,
+    )
+
+
+def sent_by_a_turn(tx: Tx, job_id: str) -> bool:
+    """Whether a step of a turn sent it out, and not a program."""
+    key = tx.value("select key from jobs where id = :id", id=job_id)
+    return key is not None and key.startswith("step:")
+
+
+def sent_by(tx: Tx, owner: str, task_id: str) -> list[Job]:
+    """The jobs that a turn's own steps sent out."""
+    rows = tx.q(
+        f"{_SELECT} where j.owner = :owner and j.key >= :first and j.key < :last",
+        owner=owner,
+        first=f"step:{task_id}:",
+        last=f"step:{task_id};",
+    )
+    return [Job.of(tx, row) for row in rows]
+
+
 def retry(tx: Tx, owner: str, job_id: str) -> Job:
     """A new attempt of an ended job, with the stored prompt, in a batch of its own. Raises `not_found`, `conflict`, `limit`."""
     job = get(tx, owner, job_id)
@@ -415,6 +454,8 @@ def retry(tx: Tx, owner: str, job_id: str) -> Job:
         raise Fault(
             "conflict", "A turn is telling of this job just now; retry it when that has ended.", status=job.status
         )
+    if not job.prompt:
+        raise Fault("conflict", "What it was to do is not kept any more; send it out anew.", status=job.status)
     _check_room(tx, owner, 1)
     batch_id = f"{job_id}:{job.attempts + 1}"
     delivery.drop(tx, job_id, job.attempts, "Retried before it was told.")

@@ -10,9 +10,9 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -261,3 +261,44 @@ def _resealed(
 def forget_keys(connection: sqlite3.Connection, vault: Vault) -> None:
     """After all cells were brought over: only the key that seals is needed from now on."""
     connection.execute("delete from seals where key_id <> ?", (vault.key_id,))
+
+
+# -- changing what is sealed
+
+
+class Cells(Protocol):
+    """What `rewrite` needs of a transaction."""
+
+    def q(self, sql: str, **params: Any) -> list[sqlite3.Row]: ...
+
+    def x(self, sql: str, **params: Any) -> int: ...
+
+    @property
+    def seal(self) -> Callable[[str, str, str], bytes]: ...
+
+    @property
+    def unseal(self) -> Callable[[str, str, bytes], str]: ...
+
+
+def rewrite(
+    tx: Cells, table: str, where: str, change: Callable[[str], str | None], columns: Iterable[str] = (), **params: Any
+) -> None:
+    """Change the texts in a table's sealed cells, of the rows that `where` names; None takes a cell away.
+
+    `columns` narrows to some of the sealed ones. Only cells whose text changes are sealed anew.
+    """
+    names, every = SEALED[table]
+    columns = tuple(columns) or every
+    for row in tx.q(f"select {', '.join((*names, *columns))} from {table} where {where}", **params):
+        named = {f"name_{name}": row[name] for name in names}
+        place = "/".join(str(value) for value in named.values())
+        fresh: dict[str, bytes | None] = {}
+        for column in (column for column in columns if row[column] is not None):
+            text = tx.unseal(f"{table}.{column}", place, row[column])
+            changed = change(text)
+            if changed != text:
+                fresh[column] = None if changed is None else tx.seal(f"{table}.{column}", place, changed)
+        if fresh:
+            sets = ", ".join(f"{column} = :{column}" for column in fresh)
+            own = " and ".join(f"{name} = :name_{name}" for name in names)
+            tx.x(f"update {table} set {sets} where {own}", **fresh, **named)

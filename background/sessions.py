@@ -143,6 +143,14 @@ def seen_at(tx: Tx, uid: str, at: Any) -> None:
         tx.x("update sessions set updated_at = max(updated_at, :at) where uid = :uid", uid=uid, at=min(at, tx.now))
 
 
+def retitle(tx: Tx, uid: str, said: str, kept: str) -> None:
+    """Where the title was made of what is said to be kept otherwise now, it is made of what is kept."""
+    cell = tx.value("select title from sessions where uid = :uid", uid=uid)
+    if cell is not None and tx.unseal("sessions.title", uid, cell) == clip(said, TITLE_CHARS):
+        title = tx.seal("sessions.title", uid, clip(kept, TITLE_CHARS)) if kept.strip() else None
+        tx.x("update sessions set title = :title where uid = :uid", uid=uid, title=title)
+
+
 def began_unattended(tx: Tx, uid: str) -> None:
     """Outrider has begun a turn here by itself."""
     tx.x("update sessions set unattended = unattended + 1, updated_at = :now where uid = :uid", uid=uid, now=tx.now)

@@ -360,12 +360,17 @@ def fragment(tx: Tx, run: Run, text: str) -> None:
         journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
-def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None) -> None:
-    """Keep how far the turn has come; the first write of a name wins, and the lease moves on. Raises `LeaseLost`."""
+def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None) -> str:
+    """Keep how far the turn has come; the first write of a name wins, and the lease moves on. Raises `LeaseLost`.
+
+    Returns the task's answer level, at which it was kept.
+    """
     queue.progress(tx, run)
-    _keep(tx, run.task_id or "", name, content)
+    level = ceiling_of(tx, run.task_id or "")
+    _keep(tx, run.task_id or "", name, ceilings.keep_json(level, content, tx.redact))
     if usage:
         spent(tx, run.task_id or "", usage)
+    return level
 
 
 def _keep(tx: Tx, task_id: str, name: str, content: str) -> None:
@@ -451,7 +456,7 @@ def _past(tx: Tx, row: Row) -> Past:
         row["state"],
         None if detail is None else tx.unseal("tasks.detail", task_id, detail),
         None if transcript is None else _opened(tx, task_id, "transcript", transcript),
-        sessions.opening(tx, task_id)[0] if row["origin"] == "user" and row["state"] != "completed" else None,
+        (sessions.opening(tx, task_id)[0] or None) if row["origin"] == "user" and row["state"] != "completed" else None,
     )
 
 
@@ -509,6 +514,40 @@ def hangs_on(tx: Tx, task_id: str) -> Hangs:
         id=task_id,
     )
     return Hangs(**dict(row))
+
+
+def lower(tx: Tx, task_id: str, level: str) -> str | None:
+    """Let a level have its say in a task's; the one that holds now, or None if it was as strict already."""
+    held = ceiling_of(tx, task_id)
+    now = ceilings.strictest(held, level)
+    if now == held:
+        return None
+    tx.x("update tasks set ceiling = :ceiling where id = :id", ceiling=now, id=task_id)
+    return now
+
+
+def looser(tx: Tx, level: str, profile: str | None, others: list[str], limit: int) -> list[str]:
+    """Tasks of a profile, or of all but `others`, of which more is kept than a level allows; `limit` at most."""
+    which = "profile = :profile" if profile is not None else "profile not in (select value from json_each(:others))"
+    higher = ceilings.LEVELS[: ceilings.LEVELS.index(level)]
+    rows = tx.q(
+        f"select id from tasks where {which} and ceiling in (select value from json_each(:higher)) limit :limit",
+        profile=profile,
+        others=json.dumps(others),
+        higher=json.dumps(higher),
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+def attempts_at(tx: Tx, job_id: str) -> list[str]:
+    """The tasks that have worked on a job, one an attempt."""
+    rows = tx.q(
+        "select t.id from sessions s join tasks t on t.session = s.uid where s.id = :session and t.cause = :job",
+        session=f"{sessions.BACKGROUND}{job_id}",
+        job=job_id,
+    )
+    return [row["id"] for row in rows]
 
 
 def ceiling_of(tx: Tx, task_id: str) -> str:

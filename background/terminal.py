@@ -5,10 +5,11 @@ batch, event. False means that another was first; then nothing is written or tol
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import batches, ceilings, delivery, jobs, journal, questions, queue, results, sessions, tasks
+from background import batches, ceilings, delivery, jobs, journal, questions, queue, results, scrubbing, sessions, tasks
 from background.database import Tx
 from background.errors import Fault, Unread
 from background.jobs import Job, JobEnd
@@ -17,6 +18,7 @@ from background.queue import Run
 from background.states import MOVE_TO, TASK_ENDS
 from background.tasks import Hangs, Task, Usage
 
+NOT_KEPT_REASON = "RESULT_NOT_KEPT"
 NOT_KEPT = "The privacy settings keep no result of this: the answer level sank while it ran."
 NO_ANSWER = "Nobody answered its question in time."
 LEAST_REVISIONS = 3  # submitted, working, ended: a task that has no more was never parked and told no pieces
@@ -24,7 +26,10 @@ LEAST_REVISIONS = 3  # submitted, working, ended: a task that has no more was ne
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a turn ended. `artifacts` are protocol artifacts; `partial` is what text a failed one left."""
+    """How a turn ended. `artifacts` are protocol artifacts; `partial` is what text a failed one left.
+
+    `shorten` makes the excerpt out of the text once that has been masked: a mask knows no secret that was cut in two.
+    """
 
     state: str
     artifacts: list[dict[str, Any]] = field(default_factory=list)
@@ -32,6 +37,7 @@ class Outcome:
     reason: str | None = None
     detail: str | None = None
     excerpt: str = ""
+    shorten: Callable[[str], str] | None = None
     transcript: str | None = None
     usage: Usage | None = None
     canceled_by: str | None = None
@@ -127,8 +133,40 @@ def expire(tx: Tx, task_id: str, revision: int) -> bool:
     return settle_expired(tx, asked.run_id, task_id, Outcome("failed", reason="TIMED_OUT", detail=NO_ANSWER))
 
 
+def lower(tx: Tx, run: Run, level: str) -> str:
+    """A provider's level has its say before it is asked. Returns the one that holds then, and raises `LeaseLost`.
+
+    Below `redacted` nothing may be kept, so the task has failed by then, and is not to be worked on.
+    """
+    queue.fence(tx, run)
+    tighten(tx, run.task_id or "", level)
+    return tasks.ceiling_of(tx, run.task_id or "")
+
+
+def tighten(tx: Tx, task_id: str, level: str) -> None:
+    """Let a level have its say in what is kept of a task, and of those that it sent out, whatever state they are in."""
+    task = tasks.by_id(tx, task_id)
+    now = tasks.lower(tx, task_id, level)
+    if now is None:
+        return
+    run = queue.open_run_of(tx, task_id)
+    if run is not None and not ceilings.can_keep(now):
+        settle_expired(tx, run["id"], task_id, Outcome("failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT))
+    else:
+        scrubbing.lower(tx, task, now)
+    for job in jobs.sent_by(tx, task.owner, task_id):
+        scrubbing.lower_errand(tx, job, now)
+        if job.task_id is None and not ceilings.can_keep(now):
+            queue.cancel_key(tx, f"dispatch:{job.id}:{job.attempts}")
+            fail_undispatched(tx, job.id, NOT_KEPT_REASON, NOT_KEPT)
+        for attempt in tasks.attempts_at(tx, job.id):
+            tighten(tx, attempt, now)
+
+
 def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
     outcome = kept(outcome, hangs.ceiling, tx.redact)
+    if not ceilings.can_keep(hangs.ceiling):
+        scrubbing.lower(tx, tasks.by_id(tx, task_id), hangs.ceiling)
     task = tasks.end(
         tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail, usage=outcome.usage
     )
@@ -140,8 +178,6 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
     if task.revision > LEAST_REVISIONS:
         questions.close(tx, task_id)
         journal.drop_fragments(tx, task_id)
-    if not ceilings.can_keep(hangs.ceiling):
-        scrub(tx, task_id)
     if task.origin == "background":
         _end_job(tx, task, outcome)
     else:
@@ -157,25 +193,24 @@ def kept(outcome: Outcome, level: str, redact: ceilings.Redact) -> Outcome:
         bare = Outcome(outcome.state, usage=outcome.usage, canceled_by=outcome.canceled_by, detail=outcome.detail)
         if outcome.state == "canceled":
             return bare
-        return replace(bare, state="failed", reason="RESULT_NOT_KEPT", detail=NOT_KEPT)
+        return replace(bare, state="failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT)
     transcript = outcome.transcript and json.loads(outcome.transcript)
+    artifacts = ceilings.keep_json(level, outcome.artifacts, redact)
+    partial = outcome.partial and ceilings.keep(level, outcome.partial, redact)
+    shorten = outcome.shorten or (lambda _: ceilings.keep(level, outcome.excerpt, redact))
     return replace(
         outcome,
-        artifacts=ceilings.keep_json(level, outcome.artifacts, redact),
-        partial=outcome.partial and ceilings.keep(level, outcome.partial, redact),
+        artifacts=artifacts,
+        partial=partial,
         detail=outcome.detail and ceilings.keep(level, outcome.detail, redact),
-        excerpt=ceilings.keep(level, outcome.excerpt, redact),
+        excerpt=shorten(results.Result(artifacts, partial).text),
         transcript=transcript and json.dumps(ceilings.keep_json(level, transcript, redact), ensure_ascii=False),
     )
 
 
 def scrub(tx: Tx, task_id: str) -> None:
     """Nothing of what was said or answered in this task is kept here. State, reason and times stay."""
-    results.scrub(tx, task_id)
-    tasks.scrub(tx, task_id)
-    sessions.scrub(tx, task_id)
-    questions.scrub(tx, task_id)
-    journal.drop_fragments(tx, task_id)
+    scrubbing.scrub(tx, task_id)
 
 
 def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:

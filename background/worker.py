@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from background import queue, terminal
+from background import ceilings, queue, tasks, terminal
 from background.database import Database, Row, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain
 from background.limits import SECOND
@@ -225,6 +225,8 @@ def _claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
 
 def _after_failure(tx: Tx, run: Run, due_at: int, why: str) -> None:
     tries = queue.tries(tx, run)
+    if run.task_id:  # a provider's error may quote what was said
+        why = ceilings.keep(tasks.ceiling_of(tx, run.task_id), why, tx.redact)
     if run.kind in TURNS and tries >= tx.limits.max_attempts:
         terminal.settle(tx, run, _exhausted(tries, why))
     else:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
 from background import jobs, tasks
+from background.ceilings import strictest
 from background.database import Tx
 from background.errors import Fault
 from background.schemas import Unfit
@@ -60,7 +61,9 @@ def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
     offer = offers.get(turn.profile) if turn else None
     if offer is None or not offer.by_model or offer.broken:
         offer = offers[CHAT]
-    return replace(message, profile=offer.profile.name, ceiling=offer.level)
+    # A job says what its sender said, so no more is kept of it; a briefing tells what is kept by now.
+    level = strictest(offer.level, turn.ceiling) if turn and message.origin == "background" else offer.level
+    return replace(message, profile=offer.profile.name, ceiling=level)
 
 
 def cancel_note(offers: Offers, task: tasks.Task) -> str:

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from agent import spawning
+from agent.profiles import CHAT
 from agent.spawning import MAX_BATCH, spec_of
 from background import batches, jobs, questions, results, sessions, terminal
 from background.database import Tx
@@ -65,7 +66,7 @@ async def spawn(call: Call) -> Response:
         raise bad("jobs", f"a list of 1 to {MAX_BATCH} jobs")
     no_incognito(body)
     specs = [_spec(call.house, each, f"jobs[{place}]" if many else "") for place, each in enumerate(asked)]
-    made = await call.db.write(_spawn, call.owner, session, specs)
+    made = await call.db.write(_spawn, call.owner, session, specs, call.house.offers[CHAT].level)
     if many:
         return JSONResponse({"batch_id": made[0].batch_id, "jobs": [job_json(job) for job in made]}, 202)
     return JSONResponse(job_json(made[0]), 202)
@@ -84,9 +85,9 @@ def _spec(house: House, asked: Any, at: str) -> tuple[str, Spec]:
     return f"api:{key}" if key else f"once:{secrets.token_hex(12)}", spec
 
 
-def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]]) -> list[Job]:
+def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], level: str) -> list[Job]:
     found = sessions.get(tx, owner, session)
-    return spawning.send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True)
+    return spawning.send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level)
 
 
 async def get_job(call: Call) -> Json:

@@ -20,13 +20,15 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from agent import plugins, sdk
+from agent import plugins, sdk, tightening
 from agent.lifecycle import Lifecycle, start_purging
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
+from agent.profiles import CHAT
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
+from agent.tightening import Tightening
 from agent.turns import Bounds, Turns
 from background import journal
 from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
@@ -83,9 +85,12 @@ class Outrider:
                 self.settings, db, store, self._plugins.registry, Credentials(), self._offers, self._plugins
             )
             self.app = self._stack()
-            stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry))
+            stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
             projector = asyncio.create_task(journal.run_projector(db))
             stack.push_async_callback(_end, projector)
+            if self._works:
+                levels = {name: offer.level for name, offer in self._offers.items()}
+                await db.write(tightening.start, levels, self.settings.answer_level)
             self.worker = Worker(db, self._handlers(), self._pools())
             await self.worker.start()
             if self._works:
@@ -141,6 +146,7 @@ class Outrider:
                 "expire": Handler(turns.expire, "follow-ups"),
                 "erase": Handler(self._lifecycle().erase, "follow-ups"),
                 "purge": Handler(self._lifecycle().purge, "follow-ups"),
+                "tighten": Handler(Tightening(house.db, house.knowledge, reports).run, "follow-ups"),
             }
             if settings.push:
                 handlers["push"] = Handler(Push(house.db, self._courier()).run, "pushes")
@@ -185,6 +191,7 @@ class Outrider:
             shape=Shape(settings.excerpt_chars, settings.notifications_chars),
             bounds=Bounds(settings.job_timeout_s, settings.turn_timeout_s, settings.stall_s, settings.max_jobs),
             say=saying(self.house.deltas),
+            levels=settings.providers,
         )
 
     def _pools(self) -> dict[str, int]:
