@@ -17,6 +17,7 @@ from web.bodies import canonical
 
 CONTENT = ("text", "raw", "url", "data")
 ABOUT_PART = ("metadata", "filename", "mediaType")
+FILE_CHARS = 100_000  # of each file that a model is given; the whole message is bounded by its size
 MESSAGE_FIELDS = ("messageId", "contextId", "taskId", "role", "metadata", "extensions", "referenceTaskIds")
 
 
@@ -47,7 +48,10 @@ def text_of(message: dict[str, Any], limits: Limits) -> str:
 
 
 def in_words(message: dict[str, Any]) -> str:
-    """A checked message as a model reads it: its text, structured data as JSON, of other parts their name and type."""
+    """A checked message as a model reads it: its text, structured data as JSON, files in a frame with name and type.
+
+    Of a file that is no text only name and type are told; `unreadable` finds it before a model is asked.
+    """
     return "\n\n".join(_in_words(part) for part in message["parts"])
 
 
@@ -56,8 +60,33 @@ def _in_words(part: dict[str, Any]) -> str:
         return part["text"]
     if "data" in part:
         return canonical(part["data"])
-    told = [part.get("filename"), part.get("mediaType"), part.get("url")]
-    return f"[a file: {', '.join(filter(None, told)) or 'without a name'}]"
+    told = ", ".join(filter(None, [part.get("filename"), part.get("mediaType"), part.get("url")])) or "without a name"
+    text = _file_text(part)
+    if text is None:
+        return f"[a file: {told}]"
+    left = len(text) - FILE_CHARS
+    end = f"cut here: {left} more characters are not shown" if left > 0 else "end of the file"
+    return f"[a file: {told}]\n{text[:FILE_CHARS]}\n[{end}]"
+
+
+def unreadable(message: dict[str, Any]) -> tuple[str, str] | None:
+    """The first part of a checked message that no model can be given in words: its field, and what it must be."""
+    for index, part in enumerate(message["parts"]):
+        at = f"message.parts[{index}]"
+        if "url" in part:
+            return f"{at}.url", "must be sent as text, data or raw: nothing is fetched from an address"
+        if "raw" in part and _file_text(part) is None:
+            return f"{at}.raw", "must be text in UTF-8"
+    return None
+
+
+def _file_text(part: dict[str, Any]) -> str | None:
+    """A raw part's text; None for what is no text. Which media types may be is checked before."""
+    try:
+        text = _bytes(part["raw"]).decode("utf-8-sig")
+    except (KeyError, UnicodeDecodeError):
+        return None
+    return None if "\0" in text else text
 
 
 def skill_of(message: dict[str, Any], limits: Limits) -> str:
@@ -143,10 +172,14 @@ def _check_media_type(part: dict[str, Any], at: str, limits: Limits) -> None:
 
 
 def _is_base64(text: str) -> bool:
-    """Either alphabet, padded or not: the protocol's JSON allows all four."""
-    bare = text.replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+        _bytes(text)
     except (binascii.Error, ValueError):
         return False
     return True
+
+
+def _bytes(text: str) -> bytes:
+    """Either alphabet, padded or not: the protocol's JSON allows all four."""
+    bare = text.replace("-", "+").replace("_", "/").rstrip("=")
+    return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)

@@ -15,8 +15,9 @@ from background.database import Tx
 from background.errors import Fault
 from background.schemas import Unfit
 from background.tasks import Incoming
-from web.a2a_card import input_modes
+from web.a2a_card import INPUT_MODES, input_modes
 from web.a2a_errors import A2AError
+from web.a2a_message import unreadable
 
 Offers = Mapping[str, Offer]
 
@@ -27,6 +28,8 @@ async def admit(offers: Offers, message: Incoming) -> Incoming:
     An answer to a question is not checked: it belongs to a task that was begun, and the question has a form of its own.
     """
     offer = offers[message.profile]
+    if message.task_id is not None or offer.by_model:
+        _check_files(message)  # of an answer to a question, too, only the words are taken
     if message.task_id is not None:
         return message
     if offer.broken:
@@ -40,6 +43,14 @@ async def admit(offers: Offers, message: Incoming) -> Incoming:
             field = f"message.{unfit.place}"
             raise Fault("invalid", unfit.why, field=field) from None
     return replace(message, ceiling=offer.level, max_open=offer.profile.max_open_tasks)
+
+
+def _check_files(message: Incoming) -> None:
+    """What a model is to read must be words: a file that it would never see is not accepted as if it did."""
+    if found := unreadable(message.content):
+        field, must = found
+        told = {"field": field, "supported": ", ".join(sorted(INPUT_MODES))}
+        raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", f"{field}: {must}", metadata=told)
 
 
 def _check_modes(offer: Offer, message: Incoming) -> None:
