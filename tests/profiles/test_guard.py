@@ -103,7 +103,7 @@ def test_a_jobs_report_is_guarded_and_its_route_has_nothing(guarded: Server, mod
 
 def test_what_a_turn_would_send_out_is_guarded_before_its_user_sees_it(guarded: Server, model: ScriptedModel) -> None:
     spec = {"description": CANARY, "prompt": "a forbidden thing", "subagent_type": "general", "run_in_background": True}
-    call = {"tool_calls": [{"name": "task", "arguments": spec}], "times": 1}
+    call = {"last_user": "^go$", "tool_calls": [{"name": "task", "arguments": spec}], "times": 1}
     model.rules([call, {"last_tool": "OUTPUT_REJECTED", "text": "nothing went out"}])
     session = wire.fresh()
     assert answer_of(wire.send(guarded, wire.said("go", contextId=session))) == "nothing went out"
