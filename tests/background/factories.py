@@ -13,22 +13,15 @@ from typing import Any
 from background import batches, delivery, jobs, queue, sessions, tasks, terminal
 from background.database import Database, Tx
 from background.jobs import Job, Spec
-from background.questions import Question
 from background.queue import Run
 from background.sessions import Session
-from background.tasks import Accepted, Incoming, Task
+from background.tasks import Incoming, Task
 from background.terminal import Outcome
 
 OWNER = "local"
 SESSION = "s"
 WORKER = "w"
 ALL = 1000
-FORM = {
-    "type": "object",
-    "properties": {"size": {"type": "integer", "minimum": 1, "maximum": 5}},
-    "required": ["size"],
-    "additionalProperties": False,
-}
 
 _numbers = itertools.count(1)
 
@@ -152,31 +145,6 @@ async def ended(db: Database, state: str = "completed", text: str = "The answer.
     else:
         assert await settled(db, turn, state, text)
     return await db.read(tasks.by_id, turn.task.id)
-
-
-# -- questions
-
-
-def question(kind: str = "question", key: str = "which", **differences: Any) -> Question:
-    """What a turn may ask; a form wants a number `size` between 1 and 5."""
-    details = {"approval": "rm -rf build", "question": "", "auth": "", "form": ""}
-    asked = Question(kind, key, f"Of {kind}: {key}?", details[kind], FORM if kind == "form" else None)
-    return replace(asked, **differences)
-
-
-async def parked(
-    db: Database, asked: Question | None = None, deadline: int | None = None, turn: Turn | None = None, **more: Any
-) -> Turn:
-    """A turn that has asked its user something, and waits for the answer."""
-    found = turn or await running(db, **more)
-    assert await db.write(terminal.park, found.run, asked or question(), deadline=deadline)
-    return Turn(await db.read(tasks.by_id, found.task.id), found.run)
-
-
-async def answered(db: Database, turn: Turn, text: str = "This one.", **differences: Any) -> Accepted:
-    """Its user has answered; the next run of the task waits for a worker."""
-    await heard_of(db)
-    return await db.write(tasks.accept, message(text, task_id=turn.task.id, **differences))
 
 
 # -- jobs

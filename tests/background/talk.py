@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 from background import delivery, events, queue, sessions, tasks, terminal
 from background.database import Database, Tx
+from tests.background.asking import answered, parked, question
 from tests.background.factories import (
     OWNER,
-    answered,
     ended_job,
     outcome,
-    parked,
-    question,
     running,
     sent_by_api,
     settled,

@@ -9,9 +9,9 @@ from background.database import Database, Tx
 from background.errors import StorageUnavailable
 from background.journal import Event
 from background.states import A2A
+from tests.background.asking import answered, parked, question
 from tests.background.factories import (
     OWNER,
-    answered,
     artifact,
     begun,
     ended,
@@ -19,8 +19,6 @@ from tests.background.factories import (
     nudged,
     nudges,
     outcome,
-    parked,
-    question,
     running,
     settled,
     submitted,
