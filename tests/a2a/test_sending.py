@@ -177,19 +177,6 @@ def test_a28_a_message_to_an_ended_task_is_refused_and_not_stored(
     assert wire.get(shared, ended["id"]) == ended
 
 
-def test_a30_a_message_to_a_running_task_is_refused_and_never_taken_unread(
-    shared: Server, model: ScriptedModel
-) -> None:
-    model.rules([{"gate": "g", "text": "undisturbed"}])
-    task = wire.start(shared, said())
-    model.held_at("g")
-    with wire.nothing_stored(shared):
-        answer = wire.post(shared, "SendMessage", {"message": said("and also", taskId=task["id"])})
-        assert wire.told(answer) == (200, -32004, "UNSUPPORTED_OPERATION")
-    model.open("g")
-    assert answer_of(shared.ended(task["id"])) == "undisturbed"
-
-
 def test_a_task_and_a_context_that_do_not_match_are_refused(shared: Server) -> None:
     task = wire.send(shared, message())
     with wire.nothing_stored(shared):
