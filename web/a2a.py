@@ -321,7 +321,7 @@ def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | 
     accepted = tasks.accept(tx, message)
     if webhook is not None and accepted.new:
         webhooks.put(tx, webhook.of(accepted.task_id, message.owner))
-        if accepted.revision == 1:  # its first event stands in the journal already
+        if message.task_id is None:  # a new task's first event stands in the journal already
             webhooks.announce(tx, [(accepted.task_id, accepted.revision, 0)])
     return accepted
 

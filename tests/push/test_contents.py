@@ -89,6 +89,19 @@ def test_an_answer_may_bring_a_webhook_of_its_own(asker: Server, receiver: Recei
     assert told(receiver) == [*PAUSED, *told(other)]
 
 
+def test_a_message_to_a_waiting_task_may_bring_one_too(asker: Server, receiver: Receiver, trial: Trial) -> None:
+    """It is told what comes after it, and not that the task was submitted."""
+    context = wire.fresh()
+    busy = wire.start(asker, wire.message("wait push-3", "trial", contextId=context))["id"]
+    task = wire.start(asker, wire.said("behind it", contextId=context))["id"]
+    sent = {"message": wire.said("and also", taskId=task), "configuration": inline(hook(receiver))}
+    assert wire.result(wire.post(asker, "SendMessage", sent))["task"]["status"]["state"] == wire.SUBMITTED
+    trial.open("push-3")
+    asker.ended(busy)
+    receiver.wait_for("COMPLETED")
+    assert told(receiver) == ["WORKING", "artifact", "COMPLETED"]
+
+
 def test_the_same_message_again_makes_no_webhook_again(asker: Server, receiver: Receiver) -> None:
     """F014: also not one that was deleted meanwhile."""
     sent = {"message": wire.message("echo once", "trial"), "configuration": inline(hook(receiver))}
