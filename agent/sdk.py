@@ -4,6 +4,7 @@ A call may come from the event loop's own coroutines. Outside a turn it acts for
 owner of the session that it is for.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from background.jobs import Job, Spec
 from knowledge.backend import Backend, Hit
 
 OPERATOR = "local"
+SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,21 @@ class Status:
         return getattr(self.job, name)
 
 
+async def open_session(session: str | None = None) -> str:
+    """Makes the operator's chat of this id, unless it is there; without an id a new one. Returns its id.
+
+    Raises a fault for an id that is not 1 to 128 of the characters A-Z a-z 0-9 . _ : - or that Outrider gives itself.
+    """
+    given = f"s-{secrets.token_hex(8)}" if session is None else session
+    if not SESSION_ID.fullmatch(given) or given.casefold().startswith(sessions.BACKGROUND):
+        raise Fault("invalid", "A session's id is 1 to 128 of the characters A-Z a-z 0-9 . _ : -", field="session")
+    return (await _here().db.write(sessions.open_session, OPERATOR, given)).id
+
+
 async def spawn_background(
     *, session: str, description: str = "", prompt: str, subagent_type: str = "general", key: str | None = None
 ) -> str:
-    """Send a job out for a session; its id. It comes back there as a briefing.
+    """Send a job out for a session that exists; its id. It comes back there as a briefing.
 
     The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a reason
     (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`, `RESULT_NOT_STORABLE`), and then nothing is stored.

@@ -1,5 +1,9 @@
 """The documentation says what the code does, where that can be compared."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 from web.settings import table
@@ -24,3 +28,14 @@ def test_each_page_that_the_readme_names_is_there() -> None:
     named = {part.split(")")[0] for part in readme.split("](")[1:]}
     missing = [page for page in named if not page.startswith("http") and not (DOCS.parent / page).exists()]
     assert missing == []
+
+
+def test_the_program_in_the_api_page_runs_as_it_is_written_and_ends_with_a_report(tmp_path: Path) -> None:
+    page = (DOCS / "api.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    bare = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    program = program.replace("/tmp/outrider", str(tmp_path / "data"))
+    command = [sys.executable, "-W", "error", "-c", program]
+    ran = subprocess.run(command, cwd=DOCS.parent, env=bare, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("completed **Summary.**") and "## Sources" in ran.stdout
