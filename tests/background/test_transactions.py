@@ -8,8 +8,10 @@ import pytest
 from background import batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
+from background.limits import MINUTE
 from background.queue import Run
 from background.tasks import Usage
+from tests.background.asking import answered, parked, question
 from tests.background.factories import (
     OWNER,
     at_work,
@@ -223,6 +225,70 @@ async def _release(db: Database, clock: Clock) -> Move:
     return lambda tx: queue.release(tx, run, error="the store failed")
 
 
+async def _park(db: Database, clock: Clock) -> Move:
+    turn = await running(db)
+    deadline = clock() + MINUTE
+    return lambda tx: terminal.park(tx, turn.run, question("form"), usage=Usage(1, 2, 3, 4), deadline=deadline)
+
+
+async def _park_a_job(db: Database, clock: Clock) -> Move:
+    out = await running_job(db)
+    return lambda tx: terminal.park(tx, out.turn.run, question("approval"))
+
+
+async def _answer(db: Database, clock: Clock) -> Move:
+    turn = await parked(db, question("form"), deadline=clock() + MINUTE)
+    await submitted(db, "waits behind it")
+    sent = message(task_id=turn.task.id, data={"size": 3})
+    return lambda tx: tasks.accept(tx, sent)
+
+
+async def _answer_a_job_s_question(db: Database, clock: Clock) -> Move:
+    turn = await parked(db, turn=(await running_job(db)).turn)
+    sent = message(task_id=turn.task.id, session_id=turn.task.session_id)
+    return lambda tx: tasks.accept(tx, sent)
+
+
+async def _take_up_what_was_answered(db: Database, clock: Clock) -> Move:
+    turn = await running(db)
+    await db.write(tasks.fragment, turn.run, "One, ")
+    turn = await parked(db, turn=turn)
+    await answered(db, turn)
+    run = await db.write(take, "task_id", turn.task.id)
+    return lambda tx: tasks.begin(tx, run)
+
+
+async def _expire(db: Database, clock: Clock) -> Move:
+    turn = await parked(db, deadline=clock() + MINUTE)
+    await submitted(db, "waits behind it")
+    clock.advance(60)
+    return lambda tx: terminal.expire(tx, turn.task.id, 3)
+
+
+async def _expire_a_job_s_question(db: Database, clock: Clock) -> Move:
+    turn = await parked(db, turn=(await running_job(db)).turn, deadline=clock() + MINUTE)
+    clock.advance(60)
+    return lambda tx: terminal.expire(tx, turn.task.id, 3)
+
+
+async def _cancel_a_parked_turn(db: Database, clock: Clock) -> Move:
+    turn = await parked(db, deadline=clock() + MINUTE)
+    await submitted(db, "waits behind it")
+    return lambda tx: terminal.cancel_task(tx, turn.task, "user")
+
+
+async def _a_piece_of_an_answer(db: Database, clock: Clock) -> Move:
+    turn = await running(db)
+    return lambda tx: tasks.fragment(tx, turn.run, "One, ")
+
+
+async def _scrub(db: Database, clock: Clock) -> Move:
+    turn = await running(db)
+    await db.write(tasks.fragment, turn.run, "One, ")
+    turn = await parked(db, turn=turn)
+    return lambda tx: terminal.scrub(tx, turn.task.id)
+
+
 TRANSACTIONS: list[Callable[[Database, Clock], Awaitable[Move]]] = [
     _accept,
     _accept_a_job_s_post,
@@ -246,6 +312,16 @@ TRANSACTIONS: list[Callable[[Database, Clock], Awaitable[Move]]] = [
     _sweep,
     _project,
     _release,
+    _park,
+    _park_a_job,
+    _answer,
+    _answer_a_job_s_question,
+    _take_up_what_was_answered,
+    _expire,
+    _expire_a_job_s_question,
+    _cancel_a_parked_turn,
+    _a_piece_of_an_answer,
+    _scrub,
 ]
 
 
