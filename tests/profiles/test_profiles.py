@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,9 +12,11 @@ import pytest
 
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED, FAILED, message
-from tests.support.scripted import ScriptedModel
+from tests.support.scripted import Asked, ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial
+from web.app import build
+from web.settings import BadSetting, load
 
 
 def refused(server: Server, sent: dict[str, Any], method: str = "SendMessage") -> httpx.Response:
@@ -26,7 +29,7 @@ def refused(server: Server, sent: dict[str, Any], method: str = "SendMessage") -
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
     """A rule by which the model calls a tool, once."""
-    return {"tool_calls": [{"name": tool, "arguments": arguments}], "times": 1}
+    return {"last_user": "^(shout|go)$", "tool_calls": [{"name": tool, "arguments": arguments}], "times": 1}
 
 
 # --- what is offered ------------------------------------------------------------------------------------------------
@@ -159,24 +162,29 @@ def test_a_handler_that_is_killed_is_run_again_from_its_start(own: Callable[...,
 # --- what a profile gives its model ---------------------------------------------------------------------------------
 
 
+def asked(model: ScriptedModel, said: str) -> Asked:
+    """The one request to the model that a message made; a briefing of another test's may come in between."""
+    (found,) = [each for each in model.requests() if each.last_user == said]
+    return found
+
+
 def test_a_profile_has_its_own_instructions_and_only_its_tools(server: Server, model: ScriptedModel) -> None:
-    wire.send(server, message(skill="narrow"))
-    wire.send(server, wire.said())
-    narrow, chat = model.requests()
+    wire.send(server, message("narrowly", skill="narrow"))
+    wire.send(server, wire.said("widely"))
+    narrow, chat = asked(model, "narrowly"), asked(model, "widely")
     assert narrow.tools == {"memory_recall"} and "Speak like a pirate." in narrow.text
     assert {"task", "shout", "pay"} <= chat.tools and "pirate" not in chat.text
 
 
 def test_a_plugins_tool_answers_a_model(server: Server, model: ScriptedModel) -> None:
-    model.rules([call("shout", text="quiet"), {"last_tool": "", "text": "heard"}])
+    model.rules([call("shout", text="quiet"), {"last_tool": "QUIET", "text": "heard"}])
     assert answer_of(wire.send(server, wire.said("shout"))) == "heard"
-    assert "QUIET" in model.requests()[-1].text
 
 
 def test_a_plugins_tool_that_fails_tells_the_model_no_more_than_that(server: Server, model: ScriptedModel) -> None:
-    model.rules([call("shout", text="boom"), {"last_tool": "", "text": "went on"}])
+    model.rules([call("shout", text="boom"), {"last_tool": "^The tool failed", "text": "went on"}])
     assert answer_of(wire.send(server, wire.said("shout"))) == "went on"
-    assert "The tool failed" in model.requests()[-1].text and "secret" not in model.requests()[-1].text
+    assert all("secret" not in each.text for each in model.requests())
 
 
 def test_a_plugins_subagent_type_can_be_sent_out(server: Server, model: ScriptedModel) -> None:
@@ -184,15 +192,15 @@ def test_a_plugins_subagent_type_can_be_sent_out(server: Server, model: Scripted
     session = server.post("/api/sessions", id=wire.fresh())["id"]
     job = server.spawn(session, "try", subagent_type="trialist")
     server.wait(lambda: server.job(job["id"])["status"] == "completed")
-    assert next(asked for asked in model.requests() if "Your role is trialist" in asked.text).tools == {"shout"}
+    assert next(each for each in model.requests() if "Your role is trialist" in each.text).tools == {"shout"}
 
 
 def test_a_profile_may_have_a_model_of_its_own(own: Callable[..., Server], model: ScriptedModel) -> None:
     server = own('[profiles.script]\nmodel = "offline"', offered="chat,script")
     wire.send(server, message("What can you do?", skill="script"))
-    assert model.requests() == []
-    wire.send(server, wire.said())
-    assert len(model.requests()) == 1
+    wire.send(server, wire.said("And you?"))
+    assert asked(model, "And you?")
+    assert not any("What can you do?" in each.text for each in model.requests())
 
 
 def test_what_a_profile_sends_out_is_worked_and_briefed_as_that_profile(server: Server, model: ScriptedModel) -> None:
@@ -200,7 +208,7 @@ def test_what_a_profile_sends_out_is_worked_and_briefed_as_that_profile(server: 
     spec = {"description": "d", "prompt": "find", "subagent_type": "general", "run_in_background": True}
     model.rules(
         [
-            {"last_user": "^go$", **call("task", **spec)},
+            call("task", **spec),
             {"last_user": "^find$", "text": "mail me at ann@example.org"},
             {"last_tool": "", "text": "sent"},
             {"text": "briefed"},
@@ -211,7 +219,7 @@ def test_what_a_profile_sends_out_is_worked_and_briefed_as_that_profile(server: 
     (job,) = server.jobs(session)
     server.wait(lambda: server.job(job["id"])["delivery"]["state"] == "delivered")
     assert "ann@example.org" not in server.job(job["id"])["report"] and "mail me at" in server.job(job["id"])["report"]
-    briefing = model.requests()[-1]
+    (briefing,) = [each for each in model.requests() if job["id"] in each.last_user]
     assert "<task-notification>" in briefing.text and briefing.tools == {"task"} and "Send out." in briefing.text
 
 
@@ -347,18 +355,17 @@ def test_a_plugins_redactor_says_what_is_masked(own: Callable[..., Server]) -> N
 
 
 def test_a_table_that_means_nothing_stops_the_start_with_one_line(own: Callable[..., Server]) -> None:
-    for toml, told in (
-        (
-            "[profiles.p]\nhandler = 'nobody'",
-            "profiles.p.handler: there is no handler 'nobody'; there are agent, echo, trial",
-        ),
-        ("[providers.opanai]\nanswer_level = 'none'", "providers.opanai: there is no such provider"),
-    ):
-        server = own(toml, started=False)
-        with pytest.raises(AssertionError, match="it ended with 2 instead"):
-            server.start()
-        (line,) = [line for line in server.log().splitlines() if line.startswith("outrider:")]
-        assert line.startswith(f"outrider: {told}")
+    server = own("[profiles.p]\nhandler = 'nobody'", started=False)
+    with pytest.raises(AssertionError, match="it ended with 2 instead"):
+        server.start()
+    (line,) = [line for line in server.log().splitlines() if line.startswith("outrider:")]
+    assert line.startswith("outrider: profiles.p.handler: there is no handler 'nobody'; there are agent, echo, trial")
+
+
+def test_a_level_for_nobody_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "outrider.toml").write_text("[providers.opanai]\nanswer_level = 'none'")
+    with pytest.raises(BadSetting, match=r"providers\.opanai: there is no such provider"):
+        build(load({"data": str(tmp_path)}, {}))
 
 
 def test_a_broken_plugin_is_named_and_its_profile_takes_no_work_while_all_else_does(own: Callable[..., Server]) -> None:
