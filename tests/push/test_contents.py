@@ -23,6 +23,9 @@ answer_level = "redacted"
 description = "Is not guarded."
 handler = "trial"
 output_guard = false
+
+[providers.openai]
+answer_level = "metadata"
 """
 OFFERED = "chat,echo,trial,masked,free"
 CANARY = "canary-4471"
@@ -36,7 +39,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="module")
 def asker(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose plugin asks."""
+    """A server whose plugin asks, and whose model's provider keeps nothing."""
     data = trial.data(tmp_path_factory.mktemp("contents") / "data", TOML)
     with Server(data, env=asking(shared_model) | OPEN | trial.env(OFFERED)) as server:
         yield server
@@ -93,13 +96,13 @@ def test_a_message_to_a_waiting_task_may_bring_one_too(asker: Server, receiver: 
     """It is told what comes after it, and not that the task was submitted."""
     context = wire.fresh()
     busy = wire.start(asker, wire.message("wait push-3", "trial", contextId=context))["id"]
-    task = wire.start(asker, wire.said("behind it", contextId=context))["id"]
-    sent = {"message": wire.said("and also", taskId=task), "configuration": inline(hook(receiver))}
+    task = wire.start(asker, wire.message("echo behind it", "trial", contextId=context))["id"]
+    sent = {"message": wire.message("and also", None, taskId=task), "configuration": inline(hook(receiver))}
     assert wire.result(wire.post(asker, "SendMessage", sent))["task"]["status"]["state"] == wire.SUBMITTED
     trial.open("push-3")
     asker.ended(busy)
     receiver.wait_for("COMPLETED")
-    assert told(receiver) == ["WORKING", "artifact", "COMPLETED"]
+    assert told(receiver)[0] == "WORKING" and "SUBMITTED" not in told(receiver)
 
 
 def test_the_same_message_again_makes_no_webhook_again(asker: Server, receiver: Receiver) -> None:
@@ -149,6 +152,16 @@ def test_what_is_masked_for_everybody_is_masked_here(asker: Server, receiver: Re
     (artifact,) = [call.event["artifactUpdate"]["artifact"] for call in receiver.calls if call.told == "artifact"]
     assert [artifact] == wire.get(asker, task)["artifacts"] and "write to" in artifact["parts"][0]["text"]
     assert b"carol@example.org" not in b"".join(call.body for call in receiver.calls)
+
+
+def test_what_may_not_be_kept_is_not_told(asker: Server, receiver: Receiver, model: ScriptedModel) -> None:
+    """F088, F045: the states and the reason, and not one word of what was said."""
+    model.rules([{"text": f"the answer is {CANARY}"}])
+    task = begin(asker, receiver, f"about {CANARY}", None)
+    last = receiver.wait_for("FAILED").event["statusUpdate"]
+    assert last["metadata"]["reason"] == "RESULT_NOT_KEPT" and wire.get(asker, task)["artifacts"] == []
+    assert told(receiver) == ["SUBMITTED", "WORKING", "FAILED"]
+    assert CANARY.encode() not in b"".join(call.body for call in receiver.calls)
 
 
 @pytest.mark.parametrize("last", ["forbidden", "explode"])
