@@ -1,8 +1,9 @@
 """The registry's database: one writer, a few readers, transactions as plain functions of `tx`.
 
 `write` runs a whole function on the writer's thread; functions that wait there at the same moment share one commit,
-each in its own savepoint, and each caller is answered after the commit that holds its change. This module alone
-knows `aiosqlite`, begins, commits, and opens; it knows no table but `migrations`.
+each in its own savepoint, and each caller is answered after the commit that holds its change. Reads that are asked for
+at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`, begins, commits, and opens; it
+knows no table but `migrations`.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ BUSY_TIMEOUT_MS = 5000
 SHRINK_TIMEOUT_MS = 200
 PAGES_GIVEN_BACK = 4096  # of 4 KiB, at a time
 FOREIGN_POLL_S = 0.1
-GROUP = 64  # functions that share a commit, at most
+GROUP = 64  # functions that share a commit, or a snapshot, at most
 MIGRATIONS = Path(__file__).parent / "migrations"
 SEALED_SINCE = 2  # the migration that brought sealing
 PLAIN_LEFT = 1  # the file's user_version while its free pages may hold what was written before
@@ -102,7 +103,7 @@ class Means:
 
 @dataclass
 class _Call:
-    """A function that waits for the writer, and the future of the caller who waits for it."""
+    """A function that waits for a connection, and the future of the caller who waits for it."""
 
     function: Callable[[Tx], Any]
     future: asyncio.Future[Any]
@@ -168,6 +169,7 @@ class Database:
         self._redact = redact
         self.bell = Bell()
         self._calls: deque[_Call] = deque()
+        self._asked: list[_Call] = []  # reads of this turn of the event loop
         self._idle = asyncio.Event()  # nobody waits for the writer
         self._idle.set()
         self._closing = False
@@ -197,6 +199,7 @@ class Database:
         The writer's thread is no daemon: without this the process does not end.
         """
         self._closing = True
+        self._look()
         await self._idle.wait()
         if self._poll is not None:
             self._poll.cancel()
@@ -222,19 +225,15 @@ class Database:
         return await call.future
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `function(tx, …)` on a reader, over one snapshot; it cannot write."""
+        """Run `function(tx, …)` on a reader, over one snapshot; it cannot write, and may run more than once."""
         if not self._readers or self._closing:
             raise StorageUnavailable("the registry is closed")
-        tx_now = self.now()
-
-        def snapshot(connection: sqlite3.Connection) -> T:
-            with _transaction(connection, "begin"):
-                return _whole(function, Tx(connection, tx_now, self._means), *args, **kwargs)
-
-        try:
-            return await next(self._next_reader).run(snapshot)
-        except sqlite3.DatabaseError as error:
-            raise _told(error) from error.__cause__
+        loop = asyncio.get_running_loop()
+        call = _Call(lambda tx: _whole(function, tx, *args, **kwargs), loop.create_future())
+        if not self._asked:
+            loop.call_soon(self._look)
+        self._asked.append(call)
+        return await call.future
 
     async def shrink(self) -> bool:
         """Give back the space of what was deleted, and empty the write-ahead log, where old text would stay.
@@ -247,6 +246,32 @@ class Database:
             return await self._writer.run(_shrink)
         except sqlite3.DatabaseError as error:
             raise _told(error) from error.__cause__
+
+    def _look(self) -> None:
+        """On the event loop: hand what was asked in this turn of it to the readers, in groups."""
+        asked, self._asked = self._asked, []
+        for start in range(0, len(asked), GROUP):
+            reader, calls = next(self._next_reader), asked[start : start + GROUP]
+            reader._tx.put_nowait((None, partial(self._look_up, reader._conn, calls, calls[0].future.get_loop())))
+
+    def _look_up(self, connection: sqlite3.Connection, calls: list[_Call], loop: asyncio.AbstractEventLoop) -> None:
+        """On a reader's thread."""
+        self._see(connection, calls)
+        loop.call_soon_threadsafe(_answer_all, calls)
+
+    def _see(self, connection: sqlite3.Connection, calls: list[_Call]) -> None:
+        """All over one snapshot; where one of them cost all of them theirs, each by itself."""
+        now = self.now()
+        try:
+            with _transaction(connection, "begin"):
+                for call in calls:
+                    call.run(Tx(connection, now, self._means))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            if len(calls) == 1:
+                return calls[0].fail(calls[0].error or error)
+            for call in calls:
+                call.forget()
+                self._see(connection, [call])
 
     def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         """On the writer's thread: everybody who waits now, in one commit."""
@@ -327,6 +352,11 @@ def _whole(function: Callable[Concatenate[Tx, P], T], tx: Tx, *args: P.args, **k
         return function(tx, *args, **kwargs)
     except StopIteration as error:  # would end the future's own generator and hang its caller
         raise RuntimeError("a transaction function raised StopIteration") from error
+
+
+def _answer_all(calls: list[_Call]) -> None:
+    for call in calls:
+        call.answer()
 
 
 def _forget(calls: list[_Call]) -> bool:
