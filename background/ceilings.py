@@ -4,6 +4,7 @@ The strictest level of all that have a say holds, and nothing raises it. What a 
 text by `keep`, of a tree of JSON by `keep_json`.
 """
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from background.credentials import MASK, names_credential
 from background.redaction import redact as redact_by_default
 
 LEVELS = ("full", "redacted", "metadata", "none")  # from what keeps the most to what keeps nothing
+FILE = {"raw", "filename", "mediaType", "metadata"}  # the fields of a protocol part that is a file
 Redact = Callable[[str], str]
 
 
@@ -42,7 +44,7 @@ def keep_json(level: str, value: Any, redact: Redact) -> Any:
     """What this level keeps of a tree of JSON: all of it, all of it with every string masked, or nothing (`None`).
 
     A string that holds JSON is masked as the tree that it is, so that it can be read afterwards. Keys stay, but for
-    those that are personal data themselves. `value` is not changed.
+    those that are personal data themselves; a part that is a file is masked if the file is text. `value` is not changed.
     """
     if level == "full":
         return value
@@ -66,6 +68,7 @@ def _masked(value: Any, redact: Redact) -> Any:
 
 def _masked_fields(fields: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
     masked: dict[str, Any] = {}
+    file = fields.get("raw") if fields.keys() <= FILE else None
     for name, value in fields.items():
         # By the house's redactor: another's could change the names that a protocol gives.
         shown = kept = redact_by_default(name)
@@ -73,7 +76,24 @@ def _masked_fields(fields: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
             shown += MASK
         secret = names_credential(name) and isinstance(value, str | int) and not isinstance(value, bool) and value != ""
         masked[shown] = MASK if secret else _masked(value, redact)
+    if isinstance(file, str):
+        masked["raw"] = _masked_file(file, redact)
     return masked
+
+
+def _masked_file(raw: str, redact: Redact) -> str:
+    """A file in base64: masked if it is text, and otherwise what it is."""
+    bare = raw.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        content = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except ValueError:
+        return redact(raw)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return raw
+    masked = redact(text)
+    return raw if masked == text else base64.b64encode(masked.encode()).decode()
 
 
 def _masked_text(text: str, redact: Redact) -> str:

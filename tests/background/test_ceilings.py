@@ -1,7 +1,9 @@
 """The answer levels: the strictest holds, and one function says what each keeps of a text and of a tree of JSON."""
 
+import base64
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,6 +117,19 @@ def test_json_within_a_string_can_be_read_afterwards() -> None:
 )
 def test_json_with_nothing_to_mask_and_what_only_looks_like_it_stay_to_the_letter(text: str) -> None:
     assert keep_json("redacted", text, redact) == text
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode], ids=["usual", "for addresses"])
+def test_a_file_that_is_text_is_masked_and_one_of_bytes_stays_as_it_is(encode: Callable[[bytes], bytes]) -> None:
+    bytes_of_an_image = encode(bytes(range(256)) * 3).decode()
+    parts = [
+        {"raw": encode(TEXT.encode()).decode().rstrip("=")},
+        {"raw": bytes_of_an_image},
+        {"raw": "no base64, ada@example.com"},
+    ]
+    text, image, other = keep_json("redacted", parts, redact)
+    assert base64.b64decode(text["raw"]).decode() == MASKED
+    assert (image["raw"], other["raw"]) == (bytes_of_an_image, "no base64, ***")
 
 
 def test_an_address_as_a_key_is_masked_and_its_value_is_not_lost() -> None:

@@ -1,39 +1,66 @@
-"""Real servers whose levels a test sets: by environment, and by tables in `outrider.toml`; each with a model of its own."""
+"""Real servers whose levels a test sets: by environment, and by tables in `outrider.toml`. One a file and setting.
 
+Tests that share a server have sessions of their own, and words that no other test uses.
+"""
+
+import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.levels.watching import Watch
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Process, Server
+from tests.support.server import Server
 
 Serving = Callable[..., Watch]
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def shared_model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as scripted:
+        yield scripted
 
 
 @pytest.fixture
-def serving(tmp_path: Path, scripted: ScriptedModel, processes: list[Process]) -> Iterator[Serving]:
-    """Starts a server and watches it: `serving(toml, OUTRIDER_ANSWER_LEVEL="redacted")`."""
-    watches: list[Watch] = []
+def model(shared_model: ScriptedModel) -> ScriptedModel:
+    """The model of the file's servers, under two names; nothing is scripted yet."""
+    shared_model.rules([])
+    return shared_model
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, shared_model: ScriptedModel) -> Iterator[Serving]:
+    """A server that is watched: `serving(toml, OUTRIDER_ANSWER_LEVEL="redacted")`; the same again is the same server."""
+    watches: dict[str, Watch] = {}
 
     def make(toml: str = "", **env: str) -> Watch:
-        data = tmp_path / f"data-{len(watches)}"
-        data.mkdir()
-        (data / "outrider.toml").write_text(toml)
-        asking = {
-            "OUTRIDER_MODEL": "openai-chat:first",
-            "OUTRIDER_FALLBACK_MODELS": "ollama:second",
-            "OPENAI_BASE_URL": scripted.base_url,
-            "OPENAI_API_KEY": "none",
-            "OLLAMA_BASE_URL": scripted.base_url,
-            "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1",
-        }
-        server = Server(data, env=asking | env)
-        processes.append(server)
-        watches.append(Watch(server.start()).__enter__())
-        return watches[-1]
+        wanted = f"{toml}{env}"
+        if wanted not in watches:
+            data = tmp_path_factory.mktemp("levels") / "data"
+            data.mkdir()
+            (data / "outrider.toml").write_text(toml)
+            watches[wanted] = Watch(Server(data, env=asking(shared_model) | env)).start()
+        return watches[wanted]
 
     yield make
-    for watch in watches:
-        watch.__exit__()
+    for watch in watches.values():
+        watch.close()
+
+
+def asking(model: ScriptedModel) -> dict[str, str]:
+    """Two providers, as far as names go, at one address."""
+    return {
+        "OUTRIDER_MODEL": "openai-chat:first",
+        "OUTRIDER_FALLBACK_MODELS": "ollama:second",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "none",
+        "OLLAMA_BASE_URL": model.base_url,
+        "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1",
+    }
+
+
+@pytest.fixture
+def word() -> str:
+    """A word that stands nowhere before this test says it."""
+    return f"canary{next(NUMBERS):04}zq"

@@ -12,23 +12,25 @@ from tests.levels.watching import Watch
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 
-CANARY = "canary-2c9d"
 LOW = pytest.mark.parametrize("level", ["metadata", "none"])
-TABLES = ("sessions", "tasks", "receipts", "runs", "messages", "results", "checkpoints", "jobs", "events", "views")
+TABLES = ("sessions", "tasks", "receipts", "messages", "results", "checkpoints", "jobs", "events", "views", "journal")
+TWO_LOW_PROFILES = "".join(
+    f'[profiles.at-{level}]\ndescription = "keeps nothing"\nanswer_level = "{level}"\n'
+    for level in ("metadata", "none")
+)
+
+
+def with_low_profiles(serving: Serving) -> Watch:
+    return serving(TWO_LOW_PROFILES, OUTRIDER_PROFILES="chat,at-metadata,at-none")
 
 
 def rows(server: Server) -> int:
-    """How many rows there are of all that a message could make; what the server's own purge wants is not counted."""
+    """How many rows there are of all that a message or a job makes."""
     with closing(sqlite3.connect(f"file:{server.data}/outrider.db?mode=ro", uri=True)) as db:
-        count = sum(db.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES)
-        return count - db.execute("select count(*) from runs where task_id is null").fetchone()[0]
+        return sum(db.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES)
 
 
-def low_profile(level: str) -> str:
-    return f'[profiles.low]\ndescription = "keeps nothing"\nanswer_level = "{level}"\n'
-
-
-def asked_in_all_ways(watch: Watch, skill: str) -> list[httpx.Response]:
+def asked_in_all_ways(watch: Watch, text: str, skill: str) -> list[httpx.Response]:
     """Blocking, return-immediately and streaming over A2A, and over `/api`."""
     http = watch.server.http
     answers = []
@@ -37,49 +39,47 @@ def asked_in_all_ways(watch: Watch, skill: str) -> list[httpx.Response]:
         ("SendMessage", {"returnImmediately": True}),
         ("SendStreamingMessage", {}),
     ]:
-        params = {"message": watch.message(CANARY, skill=skill), "configuration": configuration}
+        params = {"message": watch.message(text, skill=skill), "configuration": configuration}
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answers.append(http.post("/a2a", json=request, headers={"A2A-Version": "1.0"}))
-    answers.append(http.post("/api/sessions/s/messages", json={"text": CANARY, "skill": skill}))
+    answers.append(http.post("/api/sessions/s/messages", json={"text": text, "skill": skill}))
     return answers
 
 
 @LOW
 def test_f044_a_profile_below_redacted_is_refused_alike_in_every_way_and_leaves_no_row(
-    serving: Serving, scripted: ScriptedModel, level: str
+    serving: Serving, model: ScriptedModel, word: str, level: str
 ) -> None:
-    watch = serving(low_profile(level), OUTRIDER_PROFILES="chat,low")
-    *over_a2a, over_api = asked_in_all_ways(watch, "low")
+    watch = with_low_profiles(serving)
+    before = rows(watch.server)
+    *over_a2a, over_api = asked_in_all_ways(watch, word, f"at-{level}")
     for answer in over_a2a:
         error = answer.json()["error"]
         assert error["code"] == -32004 and "RESULT_NOT_STORABLE" in json.dumps(error["data"])
     assert over_api.json()["error"]["code"] == "RESULT_NOT_STORABLE"
-    assert rows(watch.server) == 0 and scripted.requests() == []
-    assert watch.places(CANARY) == []
+    assert rows(watch.server) == before and model.requests() == []
+    assert watch.places(word) == []
+
+
+def test_f044_an_installation_below_redacted_takes_no_message_and_no_job(
+    serving: Serving, model: ScriptedModel, word: str
+) -> None:
+    watch = serving(OUTRIDER_ANSWER_LEVEL="metadata")
+    assert all("RESULT_NOT_STORABLE" in answer.text for answer in asked_in_all_ways(watch, word, "chat"))
+    watch.server.post("/api/sessions", id="s")
+    before = rows(watch.server)
+    sent = watch.server.http.post("/api/background", json={"session": "s", "prompt": word, "description": word})
+    assert sent.status_code == 422 and sent.json()["error"]["code"] == "RESULT_NOT_STORABLE"
+    assert rows(watch.server) == before and model.requests() == []
+    assert watch.places(word) == []
 
 
 @LOW
-def test_f044_an_installation_below_redacted_takes_no_message_and_no_job(
-    serving: Serving, scripted: ScriptedModel, level: str
-) -> None:
-    watch = serving(OUTRIDER_ANSWER_LEVEL=level)
-    for answer in asked_in_all_ways(watch, "chat"):
-        assert "RESULT_NOT_STORABLE" in answer.text
-    watch.server.post("/api/sessions", id="s")
-    before = rows(watch.server)
-    job = {"session": "s", "prompt": CANARY, "description": CANARY}
-    sent = watch.server.http.post("/api/background", json=job)
-    assert sent.status_code == 422 and sent.json()["error"]["code"] == "RESULT_NOT_STORABLE"
-    assert rows(watch.server) == before and scripted.requests() == []
-    assert watch.places(CANARY) == []
+def test_f044_the_start_says_so_already(serving: Serving, level: str) -> None:
+    server = with_low_profiles(serving).server
+    for told in (server.log(), json.dumps(server.get("/api/status"))):
+        assert f"RESULT_NOT_STORABLE: the profile at-{level}" in told
 
 
-def test_f044_the_start_says_so_already(serving: Serving) -> None:
-    watch = serving(low_profile("metadata"), OUTRIDER_PROFILES="chat,low")
-    assert "RESULT_NOT_STORABLE" in watch.server.log() and "profile low" in watch.server.log()
-    assert "RESULT_NOT_STORABLE" in json.dumps(watch.server.get("/api/status"))
-
-
-def test_another_profile_of_the_same_server_is_not_refused(serving: Serving) -> None:
-    watch = serving(low_profile("none"), OUTRIDER_PROFILES="chat,low")
-    assert watch.send("hello")["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+def test_another_profile_of_the_same_server_is_not_refused(serving: Serving, model: ScriptedModel) -> None:
+    assert with_low_profiles(serving).task("hello")["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -5,104 +5,125 @@ from typing import Any
 import pytest
 
 from tests.levels.conftest import Serving
+from tests.support.rules import ALWAYS
 from tests.support.scripted import ScriptedModel
 
-SECOND_AT = '[providers.ollama]\nanswer_level = "{}"\n'
+LEVELS = """
+[providers.ollama]
+answer_level = "{}"
+
+[profiles.second]
+description = "asks the second provider at once"
+model = "ollama:second"
+"""
 NO_RETRY = {"x-should-retry": "false"}
-FAILS_ONCE = {"status": 503, "headers": NO_RETRY, "times": 1}
-CANARY = "canary-7fb1"
-CARD = "card-7fb1"
-SECRET = "ada.canary@example.com"
+BROKEN: dict[str, Any] = {"status": 503, "headers": NO_RETRY, "times": 1}
+LOW = pytest.mark.parametrize("level", ["metadata", "none"])
 
 
-def state_of(envelope: dict[str, Any]) -> str:
-    return envelope["result"]["task"]["status"]["state"]
+def fallback_at(serving: Serving, level: str):
+    return serving(LEVELS.format(level), OUTRIDER_PROFILES="chat,second")
 
 
-@pytest.mark.parametrize("level", ["metadata", "none"])
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+@LOW
 def test_f045_a_fallback_that_keeps_nothing_is_not_asked_and_nothing_is_kept(
-    serving: Serving, scripted: ScriptedModel, level: str
+    serving: Serving, model: ScriptedModel, word: str, level: str
 ) -> None:
-    """What the first provider had said until then goes as well: in its text, in tools, and in a job that was sent out."""
-    sends = {"description": f"look {CARD} up", "prompt": f"find {CANARY}", "subagent_type": "general"}
-    scripted.rules(
+    """What the first provider had said until then goes as well: its text, what tools said, a job that it had sent out."""
+    card = f"card {word[::-1]}"
+    errand = {"description": card, "prompt": f"find {word}", "subagent_type": "general"}
+    model.rules(
         [
             {
                 "last_user": "^go ",
-                "tool_offered": "task",
-                "text": f"first words {CANARY}",
+                "text": f"first words {word}",
                 "tool_calls": [
-                    {"name": "task", "arguments": sends | {"run_in_background": True}},
-                    {"name": "task", "arguments": sends | {"prompt": f"in the foreground {CANARY}"}},
+                    call("task", **errand, run_in_background=True),
+                    call("task", **errand | {"prompt": f"in the foreground {word}"}),
                 ],
             },
             {"last_user": "<task-notification>", "text": "Briefed."},
-            {"last_user": "in the foreground", "text": f"the subagent's {CANARY}"},
-            {"last_user": "^find ", "gate": "never", "text": f"the report's {CANARY}"},
-            {"last_tool": ".", "status": 503, "headers": NO_RETRY, "times": 1},
-            {"anywhere": ".", "text": f"never asked for {CANARY}"},
+            {"last_user": "in the foreground", "text": f"the subagent's {word}"},
+            {"last_user": "^find ", "gate": "never", "text": f"the report's {word}"},
+            {"last_tool": ".", **BROKEN},
+            {"anywhere": ".", "text": f"never asked for {word}"},
         ]
     )
-    watch = serving(SECOND_AT.format(level))
-    told = watch.send(f"go {CANARY}", hook=True)
-    task = told["result"]["task"]
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert task["metadata"]["reason"] == "RESULT_NOT_KEPT"
+    watch = fallback_at(serving, level)
+    task = watch.task(f"go {word}", session=f"errands-{level}", hook=True)
+    assert task["status"]["state"] == "TASK_STATE_FAILED" and task["metadata"]["reason"] == "RESULT_NOT_KEPT"
     assert "privacy settings" in task["status"]["message"]["parts"][0]["text"]
-    watch.receiver.wait_for("FAILED")
-    (job,) = watch.server.jobs("s")
-    watch.server.wait(lambda: watch.server.job(job["id"])["status"] == "failed")
-    assert watch.server.job(job["id"])["error"]["reason"] == "RESULT_NOT_KEPT"
-    assert [asked.body["model"] for asked in scripted.requests()].count("second") == 0
-    assert watch.places(CANARY) == []
-    assert watch.places(CARD) == ["events"]  # the card was shown while that was allowed; nothing of it is kept
+    (job,) = watch.server.jobs(f"errands-{level}")
+    told = watch.server.wait(lambda: watch.server.job(job["id"])["error"])
+    assert told["reason"] == "RESULT_NOT_KEPT"
+    assert "second" not in {asked.body["model"] for asked in model.requests()}
+    assert watch.places(word) == []
+    assert watch.places(card) == ["events"]  # it was shown live while that was allowed, and nothing of it is kept
 
 
-@pytest.mark.parametrize("level", ["metadata", "none"])
+@LOW
 def test_f045_a_provider_that_keeps_nothing_is_not_asked_at_all(
-    serving: Serving, scripted: ScriptedModel, level: str
+    serving: Serving, model: ScriptedModel, word: str, level: str
 ) -> None:
-    watch = serving(f'[providers.openai]\nanswer_level = "{level}"\n', OUTRIDER_FALLBACK_MODELS="")
-    assert state_of(watch.send(f"hello {CANARY}")) == "TASK_STATE_FAILED"
-    assert b"RESULT_NOT_KEPT" in watch.stream(f"hello {CANARY}")
-    turn = watch.server.say("s", f"hello {CANARY}")
-    assert watch.server.ended(turn)["metadata"]["reason"] == "RESULT_NOT_KEPT"
-    assert scripted.requests() == []
+    """Blocking, streaming, and by `/api`; the words of its user are not kept either."""
+    watch = fallback_at(serving, level)
+    session = f"at-all-{level}"
+    blocked = watch.task(f"hello {word}", session=session, skill="second")
+    assert blocked["metadata"]["reason"] == "RESULT_NOT_KEPT"
+    assert b"RESULT_NOT_KEPT" in watch.stream(f"hello {word}", session=session, skill="second")
+    turn = watch.server.ended(watch.server.say(session, f"hello {word}", skill="second"))
+    assert turn["metadata"]["reason"] == "RESULT_NOT_KEPT"
+    assert model.requests() == []
     watch.forget_answers()  # until it sank its user was shown his own words
-    assert watch.places(CANARY) == []
-    assert [entry["text"] for entry in watch.server.messages("s") if entry["role"] == "user"] == [""] * 3
+    assert watch.places(word) == []
+    assert [said["text"] for said in watch.server.messages(session) if said["role"] == "user"] == [""] * 3
 
 
-def test_f042_a_fallback_that_masks_makes_all_of_the_task_masked(serving: Serving, scripted: ScriptedModel) -> None:
-    """What the first provider said, and what its user had said before, too; later requests do not raise it again."""
-    scripted.rules(
+def test_f042_a_fallback_that_masks_makes_all_of_the_task_masked(
+    serving: Serving, model: ScriptedModel, word: str
+) -> None:
+    """What the first provider and its user had said before, too; a later request to the first does not raise it again."""
+    secret = f"{word}@example.com"
+    model.rules(
         [
-            {"last_user": "^go ", "text": f"first {SECRET}", "tool_calls": [recalling(SECRET)], "times": 1},
-            {"last_tool": ".", "times": 1, "status": 503, "headers": NO_RETRY},
-            {"last_tool": ".", "times": 1, "text": f"second {SECRET}", "tool_calls": [recalling(SECRET)]},
-            {"last_tool": ".", "text": f"The answer for {SECRET} is 42."},
+            {"last_user": "^go ", "text": f"first {secret}", "tool_calls": [call("memory_recall", query=secret)]},
+            {"last_tool": ".", **BROKEN},
+            {"last_tool": ".", "times": 1, "tool_calls": [call("memory_recall", query=secret)]},
+            {"last_tool": ".", "text": f"The answer for {secret} is 42."},
         ]
     )
-    watch = serving(SECOND_AT.format("redacted"))
-    task = watch.send(f"go for {SECRET}", hook=True)["result"]["task"]
-    watch.receiver.wait_for("COMPLETED")
+    watch = fallback_at(serving, "redacted")
+    task = watch.task(f"go for {secret}", hook=True)
     assert task["artifacts"][0]["parts"] == [{"text": "The answer for *** is 42."}]
     assert task["history"][0]["parts"] == [{"text": "go for ***"}]
-    assert [asked.body["model"] for asked in scripted.requests()] == ["first", "first", "second", "first"]
-    assert watch.places(SECRET) == []
-    assert watch.places("answer for *** is 42") != []
+    assert [asked.body["model"] for asked in model.requests()] == ["first", "first", "second", "first"]
+    assert watch.places(secret) == []
+    assert {"results.artifacts", "checkpoints.content", "webhook"} <= set(watch.places("answer for *** is 42"))
 
 
-def test_f042_a_task_that_no_masking_provider_was_asked_for_stays_whole(
-    serving: Serving, scripted: ScriptedModel
+@pytest.mark.parametrize(("failures", "kept"), [(0, "whole {}"), (1, "whole ***")], ids=["not asked", "asked"])
+def test_f042_only_a_provider_that_is_asked_has_a_say(
+    serving: Serving, model: ScriptedModel, word: str, failures: int, kept: str
 ) -> None:
-    scripted.rules([{"last_user": "once", **FAILS_ONCE}, {"anywhere": ".", "text": f"for {SECRET}"}])
-    watch = serving(SECOND_AT.format("redacted"))
-    whole = watch.send("hello")["result"]["task"]
-    masked = watch.send("once")["result"]["task"]
-    assert whole["artifacts"][0]["parts"] == [{"text": f"for {SECRET}"}]
-    assert masked["artifacts"][0]["parts"] == [{"text": "for ***"}]
+    secret = f"{word}@example.com"
+    model.rules([BROKEN | {"times": failures}, {"text": f"whole {secret}", "times": ALWAYS}])
+    task = fallback_at(serving, "redacted").task("hello")
+    assert task["artifacts"][0]["parts"] == [{"text": kept.format(secret)}]
 
 
-def recalling(query: str) -> dict[str, Any]:
-    return {"name": "memory_recall", "arguments": {"query": query}}
+def test_f051_live_pieces_of_an_answer_go_out_only_where_nobody_who_may_be_asked_could_make_it_sink(
+    serving: Serving, model: ScriptedModel, word: str
+) -> None:
+    model.rules([{"text": f"spoken {word} live"}])
+    for watch, heard in [(serving(), ["events"]), (fallback_at(serving, "redacted"), [])]:
+        task = watch.task("hello")
+        watch.server.wait(lambda watch=watch, task=task: _finished(watch.events, task["id"]))
+        assert [place for place in watch.places(f"spoken {word} live") if place == "events"] == heard
+
+
+def _finished(events: bytes, task_id: str) -> bool:
+    return any(b"turn.finished" in frame and task_id.encode() in frame for frame in events.split(b"\n\n"))

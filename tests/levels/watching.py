@@ -13,10 +13,11 @@ from typing import Any, Self
 import httpx
 
 from background.sealing import SEALED, Vault, key_file
-from tests.support.receiver import Receiver
+from tests.support.receiver import Received, Receiver
 from tests.support.server import Server
 
 NUMBERS = itertools.count(1)
+ENDS = ("COMPLETED", "FAILED", "CANCELED")
 
 
 class Watch:
@@ -29,15 +30,23 @@ class Watch:
         self._events = bytearray()
         self._listening: httpx.Response | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
         self.receiver.up()
         self.server.http.event_hooks["response"].append(self._record)
+        self.server.start()
         self.listen()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.server.http.event_hooks["response"].clear()
+    def close(self) -> None:
+        self.server.close()
         self.receiver.down()
+
+    def restart(self, **env: str) -> None:
+        """End the server as it stands, and start it on the same data with other settings."""
+        self.server.kill()
+        self.server.env |= env
+        self.server.start()
+        self.listen()
 
     def _record(self, response: httpx.Response) -> None:
         if "event-stream" not in response.headers.get("content-type", ""):
@@ -69,10 +78,11 @@ class Watch:
         self._answers.append(("a stream", told))
         return told
 
-    def message(self, text: str, session: str = "s", skill: str = "chat") -> dict[str, Any]:
+    def message(self, text: str, session: str = "", skill: str = "chat") -> dict[str, Any]:
+        number = next(NUMBERS)
         return {
-            "messageId": f"m-{next(NUMBERS)}",
-            "contextId": session,
+            "messageId": f"m-{number}",
+            "contextId": session or f"s-{number}",
             "role": "ROLE_USER",
             "parts": [{"text": text}],
             "metadata": {"skill": skill},
@@ -82,6 +92,17 @@ class Watch:
         """A blocking send over A2A: the whole envelope. With `hook` its events go to the receiver, too."""
         configuration = {"taskPushNotificationConfig": {"url": self.receiver.url}} if hook else {}
         return self.server.rpc("SendMessage", {"message": self.message(text, **more), "configuration": configuration})
+
+    def task(self, text: str, **more: Any) -> dict[str, Any]:
+        """The task that a blocking send came to; with `hook` once its webhook has heard of its end."""
+        task = self.send(text, **more)["result"]["task"]
+        if more.get("hook"):
+            self.server.wait(lambda: any(call.told in ENDS for call in self.calls_of(task["id"])))
+        return task
+
+    def calls_of(self, task_id: str) -> list[Received]:
+        """The webhook calls that told of a task."""
+        return [call for call in list(self.receiver.calls) if task_id.encode() in call.body]
 
     @property
     def events(self) -> bytes:
