@@ -333,13 +333,20 @@ async def _alive(stall_s: float):
 
 async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps) -> None:
     """Keep the newest answer with the request before it, unless it is what this run began with."""
-    known = len(progress.history) + len(progress.turn)
-    fresh = run.all_messages()[known:]
+    # Told by the answers before it and not by the messages: the library makes one of two requests in a row.
+    known = sum(isinstance(message, ModelResponse) for message in [*progress.history, *progress.turn])
+    fresh = _after_answers(run.all_messages(), known)
     if not any(isinstance(message, ModelResponse) for message in fresh):
         return
     progress.turn += fresh
     progress.unfinished = ""
     await steps.keep_answer(len(progress.answers), dump(fresh), progress.usage)
+
+
+def _after_answers(messages: list[ModelMessage], known: int) -> list[ModelMessage]:
+    """The messages behind so many answers."""
+    ends = [place for place, message in enumerate(messages, 1) if isinstance(message, ModelResponse)]
+    return messages[ends[known - 1] if known else 0 :]
 
 
 def _check_finish(answer: ModelResponse) -> None:

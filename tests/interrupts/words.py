@@ -32,12 +32,10 @@ def ending(text: str = "Done.", **how: Any) -> dict[str, Any]:
 
 def parked(server: Server, task_id: str, state: str = PARKED, timeout: float = 20) -> Json:
     """The task once it is parked."""
-    return wait(lambda: _in_state(server, task_id, state), timeout, lambda: str(server.task(task_id))[:2000])
-
-
-def _in_state(server: Server, task_id: str, state: str) -> Json | None:
-    task = wire.get(server, task_id)
-    return task if task["status"]["state"] == state else None
+    wait(
+        lambda: wire.get(server, task_id)["status"]["state"] == state, timeout, lambda: str(server.task(task_id))[:2000]
+    )
+    return wire.get(server, task_id)
 
 
 def began(server: Server, text: str = "go", skill: str = "asker", **fields: Any) -> Json:
@@ -80,3 +78,20 @@ def refusal(server: Server, sent: Json) -> tuple[int, int, str]:
 def said(task: Json) -> list[str]:
     """The texts of a task's history, in order."""
     return ["\n".join(part.get("text", "") for part in message["parts"]) for message in task["history"]]
+
+
+def job(server: Server, session: str, kind: str, prompt: str) -> Json:
+    """A job of this kind, sent out by the API for a session that there is."""
+    server.http.post("/api/sessions", json={"id": session})
+    return server.spawn(session, prompt, subagent_type=kind)
+
+
+def in_status(server: Server, job_id: str, *statuses: str) -> Json:
+    """The job once it has one of these statuses."""
+    wait(lambda: server.job(job_id)["status"] in statuses, 20, lambda: str(server.job(job_id)))
+    return server.job(job_id)
+
+
+def worker(prompt: str, **how: Any) -> dict[str, Any]:
+    """A rule for the worker with this prompt; it fits before and after its tools' results."""
+    return {"anywhere": f"(?m)^{prompt}$", **how}
