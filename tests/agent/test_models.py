@@ -22,10 +22,12 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
+from agent import models
 from agent.models import Failure, ModelNotReady, UnknownModel, build_model, classify
 from agent.offline import OfflineModel
 from agent.providers import Announced
 from tests.support.scripted import ScriptedModel
+from tests.support.server import ROOT
 
 Run = Callable[..., Any]
 NO_RETRY = {"x-should-retry": "false"}  # or the provider's library waits and asks again by itself
@@ -102,10 +104,11 @@ def test_an_unknown_name_among_the_fallbacks_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("name", "library", "command"),
     [
-        ("openai:gpt-5-mini", "openai", "pip install 'outrider[openai]'"),
-        ("ollama:llama3", "openai", "pip install 'outrider[openai]'"),
-        ("anthropic:claude-sonnet-4-5", "anthropic", "pip install 'outrider[anthropic]'"),
-        ("google:gemini-2.5-flash", "google.genai", "pip install 'outrider[google]'"),
+        ("openai:gpt-5-mini", "openai", f"pip install -e '{ROOT}[openai]'"),
+        ("openai-chat:any", "openai", f"pip install -e '{ROOT}[openai]'"),
+        ("ollama:llama3", "openai", f"pip install -e '{ROOT}[ollama]'"),
+        ("anthropic:claude-sonnet-4-5", "anthropic", f"pip install -e '{ROOT}[anthropic]'"),
+        ("google:gemini-2.5-flash", "google.genai", f"pip install -e '{ROOT}[google]'"),
         ("groq:llama", "groq", "pip install 'pydantic-ai-slim[groq]'"),
     ],
 )
@@ -118,7 +121,11 @@ def test_a_missing_library_is_one_line_with_the_command_that_installs_it(
             monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ModelNotReady) as caught:
         build_model(name)
-    assert command in str(caught.value) and name in str(caught.value) and "\n" not in str(caught.value)
+    told = str(caught.value)
+    assert told.endswith(f": {sys.executable} -m {command}") and name in told and "\n" not in told
+    monkeypatch.setattr(models, "_ROOT", ROOT / "nosuch")  # as if it were a package, and no checkout
+    with pytest.raises(ModelNotReady, match=r" -m pip install '(outrider|pydantic-ai-slim)\["):
+        build_model(name)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +175,7 @@ def test_a_stream_that_breaks_after_its_first_words_is_raised_and_not_begun_agai
 ) -> None:
     endpoint.rules([{"text": "x" * 400, "cut_after": 200, "times": 1}, {"text": "another answer"}])
     told = run(failure(build_model("openai-chat:one", ["openai-chat:two"]), streamed=True))
-    assert told.transient and "the connection to one broke off" in told.message
+    assert told.transient and "The connection to the model one broke off" in told.message
     assert len(endpoint.requests()) == 1
 
 
@@ -179,7 +186,8 @@ def test_when_all_fail_the_failure_names_each_and_may_recover_if_one_may(endpoin
     told = run(failure(build_model("openai-chat:one", ["openai-chat:two"])))
     assert told.transient
     assert told.message == (
-        "one answered HTTP 401 Unauthorized: wrong key; then two answered HTTP 503 Service Unavailable: busy"
+        "The model one answered HTTP 401 Unauthorized: wrong key; "
+        "then the model two answered HTTP 503 Service Unavailable: busy"
     )
 
 
@@ -202,7 +210,7 @@ def test_a_status_says_whether_another_try_may_help(
     endpoint.rules([{"status": status, "text": "because of this", "headers": NO_RETRY}])
     told = run(failure(build_model("openai-chat:m")))
     assert told.transient is transient
-    assert told.message.startswith(f"m answered HTTP {status}") and told.message.endswith(": because of this")
+    assert told.message.startswith(f"The model m answered HTTP {status}") and told.message.endswith(": because of this")
 
 
 @BOTH_WAYS
@@ -210,7 +218,7 @@ def test_retry_after_in_seconds_is_heeded(endpoint: ScriptedModel, run: Run, str
     """S67: the cause stands in the message, as the provider gave it."""
     endpoint.rules([{"status": 429, "text": "retry after 120s", "headers": {"Retry-After": "120", **NO_RETRY}}])
     told = run(failure(build_model("openai-chat:m"), streamed))
-    assert told == Failure(True, 120.0, "m answered HTTP 429 Too Many Requests: retry after 120s")
+    assert told == Failure(True, 120.0, "The model m answered HTTP 429 Too Many Requests: retry after 120s")
 
 
 def test_retry_after_as_a_date_is_heeded(endpoint: ScriptedModel, run: Run) -> None:
@@ -233,12 +241,12 @@ def test_of_several_waits_the_shortest_counts_unless_one_may_be_tried_at_once() 
 def test_a_connection_that_breaks_is_transient(endpoint: ScriptedModel, run: Run, streamed: bool) -> None:
     endpoint.rules([{"text": "x" * 400, "cut_after": 200}])
     told = run(failure(build_model("openai-chat:m"), streamed))
-    assert told.transient and told.message == "the connection to m broke off"
+    assert told.transient and told.message == "The connection to the model m broke off"
 
 
 def test_a_provider_that_cannot_be_reached_is_transient(dead_endpoint: None, run: Run) -> None:
     told = run(failure(build_model("openai-chat:m")))
-    assert told == Failure(True, None, "m could not be reached")
+    assert told == Failure(True, None, "The model m could not be reached")
 
 
 @BOTH_WAYS
@@ -262,7 +270,7 @@ def test_a_lost_connection_that_the_library_did_not_name_is_transient(error: Exc
 
 def test_exhausted_credit_is_final_though_it_comes_as_a_rate_limit() -> None:
     error = ModelHTTPError.for_category(ModelQuotaExceededError, status_code=429, model_name="m", body="no credit")
-    assert classify(error) == Failure(False, None, "m answered HTTP 429 Too Many Requests: no credit")
+    assert classify(error) == Failure(False, None, "The model m answered HTTP 429 Too Many Requests: no credit")
 
 
 def test_a_used_up_limit_of_ours_is_final(endpoint: ScriptedModel, run: Run) -> None:
@@ -275,7 +283,7 @@ def test_a_used_up_limit_of_ours_is_final(endpoint: ScriptedModel, run: Run) -> 
 
     told = run(two_calls())
     assert not told.transient
-    assert told.message.startswith("a limit of this run is used up: Exceeded the output_tokens_limit of 1")
+    assert told.message.startswith("A limit of this run is used up: Exceeded the output_tokens_limit of 1")
     assert "docs" not in told.message
 
 
@@ -296,8 +304,8 @@ def test_a73_what_no_provider_said_is_final_and_told_by_an_id_that_the_log_has_t
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = classify(error)
-    assert not told.transient and re.fullmatch("internal error [0-9a-f]{8}", told.message)
-    assert told.message.removeprefix("internal ") in caplog.text and str(error) in caplog.text
+    assert not told.transient and re.fullmatch("Internal error [0-9a-f]{8}", told.message)
+    assert told.message.removeprefix("Internal ") in caplog.text and str(error) in caplog.text
 
 
 def test_a_message_is_one_line_of_bounded_length_and_cut_after_masking() -> None:

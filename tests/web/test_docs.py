@@ -39,3 +39,15 @@ def test_the_program_in_the_api_page_runs_as_it_is_written_and_ends_with_a_repor
     ran = subprocess.run(command, cwd=DOCS.parent, env=bare, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("completed **Summary.**") and "## Sources" in ran.stdout
+
+
+def test_make_run_installs_the_providers_that_are_named_and_starts(tmp_path: Path) -> None:
+    """As the README has it; make only says what it would do."""
+    for name in ("Makefile", "pyproject.toml"):
+        (tmp_path / name).write_text((DOCS.parent / name).read_text())
+    for extras, target in {"": "-e '.'", "EXTRAS=openai,google": "-e '.[openai,google]'"}.items():
+        command = ["make", "--dry-run", "run", *extras.split()]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True).stdout
+        assert re.search(rf"pip install [^\n]* {re.escape(target)}$", said, re.MULTILINE)
+        assert said.index("pip install") < said.index(".venv/bin/outrider serve")
+    assert "make run EXTRAS=openai" in (DOCS.parent / "README.md").read_text()
