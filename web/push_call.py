@@ -93,7 +93,10 @@ class Courier:
         raise Undelivered("no connection came about")
 
     async def _post(self, place: str, address: Address, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        pinned = httpx.URL(address.url).copy_with(host=place.partition("%")[0])
+        # All that was checked is set, so that nothing depends on two readers of addresses agreeing.
+        pinned = httpx.URL(address.url).copy_with(
+            scheme=address.scheme, host=place.partition("%")[0], port=address.port
+        )
         timeout = httpx.Timeout(CALL_S, connect=CONNECT_S)
         async with (
             httpx.AsyncClient(verify=self.tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,

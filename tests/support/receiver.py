@@ -73,12 +73,13 @@ class Receiver:
         self._lock = threading.Lock()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
-        with socket.create_server((host, 0)) as probe:
+        with socket.create_server((host, 0), family=_family(host)) as probe:
             self.port: int = probe.getsockname()[1]
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}/hook"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}/hook"
 
     def up(self) -> Self:
         assert self._server is None, "it is up"
@@ -122,6 +123,10 @@ class Receiver:
         return answer if isinstance(answer, Answer) else Answer(answer)
 
 
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = False
     allow_reuse_address = True
@@ -129,6 +134,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, receiver: Receiver, place: tuple[str, int], tls: ssl.SSLContext | None) -> None:
         self.receiver = receiver
         self.tls = tls
+        self.address_family = _family(place[0])
         super().__init__(place, _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:

@@ -152,6 +152,16 @@ def test_an_address_that_came_into_the_registry_somehow_is_still_not_called(host
     assert receiver.connections == 0
 
 
+def test_an_address_of_version_6_is_called_as_it_is_written() -> None:
+    try:
+        there = Receiver(host="::1")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with there as receiver:
+        call(receiver.url)
+    assert receiver.calls[0].headers["host"] == f"[::1]:{receiver.port}"
+
+
 def test_the_next_place_is_tried_where_no_connection_comes_about() -> None:
     names = LyingResolver({"hook.example": [["127.0.0.2", "127.0.0.1"]]})
     with Receiver() as receiver:
