@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 from agent.profiles import AGENT
+from background.errors import LeaseLost
 from background.questions import Answer, Parks, Question
 from background.schemas import DEEPEST, Schema
 from background.text import clean
@@ -128,12 +129,34 @@ class Handler:
 
     async def run(self, work: Work) -> list[dict[str, Any]]:
         """The artifacts that came of it, without ids. Raises `BadAnswer`, `Parks`, and whatever the function raises."""
-        given = self.function(work) if self.stoppable else await in_thread(self.function, work)
-        answer: Any = await given if inspect.isawaitable(given) else given
+        answer = await self._answer(work)
         answers = [(None, answer), *work._artifacts]
         if any(_holds_data(given) for _, given in answers):
             return await asyncio.to_thread(artifacts_of, answers)  # a megabyte of it holds nobody up
         return artifacts_of(answers)
+
+    async def _answer(self, work: Work) -> Any:
+        """What the function gives. What only looks like a signal of ours is an error of its own."""
+        try:
+            given = self.function(work) if self.stoppable else await in_thread(self.function, work)
+            return await given if inspect.isawaitable(given) else given
+        except BaseExceptionGroup as group:  # of a task group in it
+            raise _signal_in(group) or group from None
+        except SystemExit as error:
+            raise RuntimeError("the handler wanted to end the process") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task and task.cancelling():
+                raise
+            raise RuntimeError("something that the handler waited for was canceled") from error
+
+
+def _signal_in(group: BaseExceptionGroup) -> BaseException | None:
+    """The first of our signals that a group of errors holds."""
+    found = group.subgroup((Parks, LeaseLost))
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 class Handlers:

@@ -90,7 +90,7 @@ async def _verdict(guard: Guard, text: str, profile: str, task_id: str) -> Any:
                 return await guard(text, profile, task_id)
             verdict = await handlers.in_thread(guard, text, profile, task_id)
             return await verdict if inspect.isawaitable(verdict) else verdict
-    except Exception as error:  # noqa: BLE001 - a plugin's; its text may hold what must not get out
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's; its text may hold what must not get out
         log.error("the output guard failed on task %s: %s", task_id, type(error).__name__)
         return None
 
@@ -221,7 +221,7 @@ def _kept_in(function: Callable[..., Any]) -> Callable[..., Any]:
             return await handlers.in_thread(functools.partial(function, *given, **named))
         except ModelRetry:
             raise
-        except Exception:
+        except (Exception, SystemExit):
             error_id = secrets.token_hex(4)
             log.exception("a plugin's tool failed, error %s", error_id)
             return f"The tool failed (error {error_id}); whether it did anything is not known."

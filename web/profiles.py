@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.profiles import AGENT, BUILTIN, Profile
+from agent.profiles import AGENT, BUILTIN, CHAT, Profile
 from background.ceilings import LEVELS
 
 OFFERED = "offered"  # beside the tables in `[profiles]`: what the setting `profiles` says where there are none
@@ -109,6 +109,8 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
         raise BadTable(f"{at}: a profile's name is a small letter, then small letters, digits, - or _ (64 at most)")
     given = _fields(at, table, FIELDS)
     profile = replace(BUILTIN.get(name) or Profile(name, f"The profile {name}."), **given)
+    if name == CHAT and profile.handler != AGENT:
+        raise BadTable(f"{at}.handler: must be {AGENT}: jobs and briefings are of this profile, and a model does them")
     for field in OF_THE_AGENT:
         if profile.handler != AGENT and getattr(profile, field) is not None:
             raise BadTable(f"{at}.{field}: only a profile with the handler {AGENT} has one")

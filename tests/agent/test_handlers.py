@@ -258,6 +258,48 @@ def test_what_a_thread_raises_is_raised_where_it_is_awaited_and_ends_no_process(
         answered(run, raises)
 
 
+async def parks_in_a_group(work: Work) -> str:
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(work.ask("Which?"))
+        group.create_task(work.approve("This?"))
+    return asked.result()
+
+
+def test_a_question_that_is_asked_within_a_task_group_parks_like_any_other(run: Run) -> None:
+    held = Held()
+    question = parked(run, parks_in_a_group, held)
+    held.stored[f"answer:{question.key}"] = Answer("red", approved=True).stored
+    question = parked(run, parks_in_a_group, held)
+    held.stored[f"answer:{question.key}"] = Answer("approve", approved=True).stored
+    assert answered(run, parks_in_a_group, work(held)) == [{"parts": [{"text": "red"}]}]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+def test_what_looks_like_an_end_of_the_process_or_a_cancel_is_an_error_of_the_handlers_own(
+    run: Run, error: BaseException
+) -> None:
+    async def handler(work: Work) -> str:
+        raise error
+
+    with pytest.raises(RuntimeError):
+        answered(run, handler)
+
+
+def test_a_cancel_from_outside_is_one(run: Run) -> None:
+    async def handler(work: Work) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async def canceled() -> None:
+        task = asyncio.ensure_future(make("mine", handler).run(work()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(canceled())
+
+
 # --- names ----------------------------------------------------------------------------------------------------------
 
 

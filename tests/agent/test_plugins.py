@@ -143,6 +143,13 @@ def test_a_guard_that_raises_refuses_and_the_log_has_nothing_of_the_text(
     assert "ValueError" in caplog.text and "canary-55" not in caplog.text
 
 
+def test_a_guard_that_would_end_the_process_refuses(run: Run) -> None:
+    async def guard(text: str, profile: str, task: str) -> bool:
+        raise SystemExit(3)
+
+    assert verdict(run, guard) == plugins.UNNAMED
+
+
 def test_a_guard_that_never_ends_refuses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "GUARD_TIMEOUT_S", 0.01)
 

@@ -146,6 +146,7 @@ def test_a_bad_field_is_named_with_its_value_and_what_is_allowed(
             "profiles.e.model: only a profile with the handler agent",
         ),
         ("[profiles.echo]\ntools = ['task']", "profiles.echo.tools: only a profile with the handler agent has one"),
+        ("[profiles.chat]\nhandler = 'echo'", "profiles.chat.handler: must be agent"),
         ("[providers.openai]\nlevel = 'full'", "providers.openai.level: there is no such field"),
         ("[providers.openai]\nanswer_level = 'some'", "providers.openai.answer_level: 'some' is not one of full"),
         ("providers = 3", "providers: must be tables"),
