@@ -30,8 +30,8 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
-from agent.gates import DENIED, REFUSALS, UNFIT, Gates, in_words
-from background.questions import Answer, Parks, Question
+from agent.gates import Gates
+from agent.guard import Guard
 from background.tasks import Usage
 from background.text import clean
 
@@ -83,7 +83,6 @@ class Progress:
     history: list[ModelMessage]
     turn: list[ModelMessage] = field(default_factory=list)
     unfinished: str = ""
-    refused: int = 0  # calls that waited for a person, where nobody can be asked, before the present step
 
     @property
     def answers(self) -> list[ModelResponse]:
@@ -104,11 +103,6 @@ class Progress:
             output_tokens=sum(answer.usage.output_tokens for answer in answers),
             tool_calls=sum(isinstance(part, ToolCallPart) for answer in answers for part in answer.parts),
         )
-
-    @property
-    def calls(self) -> list[ToolCallPart]:
-        """All calls of this turn, in order."""
-        return [call for answer in self.answers for call in calls_of(answer)]
 
     @property
     def final_texts(self) -> list[str]:
@@ -157,10 +151,6 @@ class ModelCallFailed(Exception):
     """A model call raised its `__cause__`; `agent/models.py` says what that means."""
 
 
-class KeepsAsking(Exception):
-    """The model went on calling tools after the last refusal had left it none."""
-
-
 class UnfinishedAnswer(Exception):
     """The model ended its answer for another reason than having finished; `cause` is the library's word for it."""
 
@@ -189,13 +179,12 @@ async def drive(
     if progress.final and not lost:
         _check_finish(progress.final)
         return
-    guarded = _Guarded(progress, steps, gates)
-    progress.refused = guarded.refused_before()
-    guarded.require_answers()
+    guard = Guard(gates, steps.stored, lambda: [calls_of(answer) for answer in progress.answers])
+    guard.require_answers()
     agent: Agent[Any, str] = Agent(
         model,
         instructions=instructions,
-        toolsets=[_Kept(toolset, steps, guarded)],
+        toolsets=[_Kept(toolset, steps, guard)],
         retries={"tools": TOOL_RETRIES, "output": 0},
         model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
@@ -208,12 +197,11 @@ async def drive(
         if progress.turn and not progress.final:
             for block in lost:
                 run.enqueue(block)
-        await _walk(run, guarded, stall_s)
+        await _walk(run, progress, steps, guard, stall_s)
 
 
-async def _walk(run: AgentRun[Any, Any], guarded: "_Guarded", stall_s: float) -> None:
+async def _walk(run: AgentRun[Any, Any], progress: Progress, steps: Steps, guard: Guard, stall_s: float) -> None:
     node = run.next_node
-    progress, steps = guarded.progress, guarded.steps
     while True:
         if isinstance(node, ModelRequestNode):
             number = len(progress.answers)
@@ -221,74 +209,15 @@ async def _walk(run: AgentRun[Any, Any], guarded: "_Guarded", stall_s: float) ->
                 raise TooManySteps
             for block in await steps.take_up(number) if number else []:
                 run.enqueue(block)
-            progress.refused = guarded.gates.refused(progress.calls)
+            guard.before_request()
             await _ask(run, node, progress, steps, stall_s)
         elif isinstance(node, CallToolsNode):
             await _keep(run, progress, steps)
             if progress.final:
                 _check_finish(progress.final)
                 return
-            guarded.require_answers()
+            guard.require_answers()
         node = await run.next(node)  # type: ignore[arg-type]
-
-
-@dataclass
-class _Guarded:
-    """A turn between its steps: which of its calls wait for a person, and what was answered."""
-
-    progress: Progress
-    steps: Steps
-    gates: Gates
-
-    def refused_before(self) -> int:
-        """The calls that were refused before the newest answer."""
-        calls = [call for answer in self.progress.answers[:-1] for call in calls_of(answer)]
-        return self.gates.refused(calls)
-
-    def require_answers(self) -> None:
-        """Nothing, once all that the newest answer's calls wait for is there; raises `Parks` with the first that is not.
-
-        No tool of a step runs before that, so whoever answers decides about a step that has not begun.
-        """
-        if self.progress.refused >= REFUSALS and self._newest:
-            raise KeepsAsking
-        for call in self._newest if self.gates.parks else []:
-            question = self._question(call)
-            if question and self.key_of(call.tool_call_id) not in self.steps.stored and not self._answer_to(question):
-                raise Parks(question)
-
-    @property
-    def _newest(self) -> list[ToolCallPart]:
-        """The calls of the newest answer."""
-        return calls_of(self.progress.answers[-1]) if self.progress.answers else []
-
-    def key_of(self, call_id: str) -> str:
-        """The key of a step: providers repeat the ids of calls, so the number of answers before is part of it."""
-        return f"tool:{len(self.progress.answers)}:{call_id}"
-
-    def verdict(self, name: str, call_id: str) -> str | None:
-        """What stands instead of this call of the newest answer's, in words; None where it is to be made."""
-        if not self.gates.waits(name):
-            return None
-        place = [call.tool_call_id for call in self._newest].index(call_id)
-        if not self.gates.parks:
-            return self.gates.refusal(name, self.progress.refused + self.gates.refused(self._newest[: place + 1]))
-        question = self._question(self._newest[place])
-        answer = self._answer_to(question) if question else None
-        if question is None or answer is None:
-            return UNFIT
-        if question.kind == "question":
-            return in_words(answer)
-        return None if answer.approved is True else DENIED
-
-    def _question(self, call: ToolCallPart) -> Question | None:
-        """What is asked before this call. None too where two calls of a step have one id: it could not be told which is meant."""
-        alone = [other.tool_call_id for other in self._newest].count(call.tool_call_id) == 1
-        return self.gates.question(call, self.key_of(call.tool_call_id)) if alone else None
-
-    def _answer_to(self, question: Question) -> Answer | None:
-        stored = self.steps.stored.get(f"answer:{question.key}")
-        return Answer.of(stored) if stored is not None else None
 
 
 async def _ask(
@@ -371,20 +300,20 @@ class _Kept(WrapperToolset[Any]):
     """Every tool's result is kept under the step's key; one that is kept is not made again."""
 
     steps: Steps
-    guarded: _Guarded
+    guard: Guard
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """All tools, and none after the last refusal."""
-        return {} if self.guarded.progress.refused >= REFUSALS else await super().get_tools(ctx)
+        return {} if self.guard.disarmed else await super().get_tools(ctx)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        key = self.guarded.key_of(ctx.tool_call_id or "")
+        key = self.guard.key_of(ctx.tool_call_id or "")
         stored = self.steps.stored.get(key)
         if stored is not None:
             return json.loads(stored)
-        result = self.guarded.verdict(name, ctx.tool_call_id or "")
+        result = self.guard.verdict(name, ctx.tool_call_id or "")
         if result is None:
             result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)

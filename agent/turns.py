@@ -17,7 +17,8 @@ from pydantic_ai.models import Model
 
 from agent import handling, loop, taking_up
 from agent.gates import ASK_USER, REFUSALS, Gates
-from agent.loop import KeepsAsking, ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
+from agent.guard import KeepsAsking
+from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
 from agent.models import classify
 from agent.notifications import excerpt
 from agent.offers import Offer, gone
