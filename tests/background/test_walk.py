@@ -7,13 +7,13 @@ import pytest
 from background import delivery
 from background.database import Database
 from background.limits import SECOND
-from background.states import DELIVERY, JOB, RUN, TASK, TASK_ENDS
+from background.states import DELIVERY, INTERRUPTED, JOB, RUN, TASK, TASK_ENDS
 from tests.background.factories import running, settled, taken_up
 from tests.background.story import opened, rows, within
 from tests.background.walk import CHATS, Walk, watch
 from tests.support.clock import Clock
 
-STEPS = 250
+STEPS = 320
 MACHINES = {"tasks": TASK, "runs": RUN, "jobs": JOB, "deliveries": DELIVERY}
 
 
@@ -29,7 +29,7 @@ async def disagreements(db: Database) -> list[dict[str, object]]:
     return await rows(
         db,
         "select t.id, t.state, r.state as run, j.status as job, v.state as view, x.task_id as result from tasks t "
-        "left join runs r on r.key = 'turn:' || t.id left join views v on v.task_id = t.id "
+        "left join runs r on r.id = (select max(id) from runs where task_id = t.id) left join views v on v.task_id = t.id "
         "left join results x on x.task_id = t.id left join jobs j on j.task_id = t.id "
         f"where t.ended_at is null or r.state <> case t.state {of_run} end or (j.id is not null and j.status <> t.state) "
         "or v.state <> t.state or v.revision <> t.revision or x.task_id is null",
@@ -60,6 +60,10 @@ async def walked(db: Database, clock: Clock, seed: int) -> None:
         await walk.rest()
     assert await moves_that_are_not_drawn(db) == []
     assert await disagreements(db) == []
+    assert await rows(db, "select task_id from questions where answered_at is null") == []
+    assert await rows(db, "select lane from runs where ended_at is null and lane is not null") == []
+    seen = {row["after"] for row in await rows(db, "select distinct after from moves where machine = 'tasks'")}
+    assert seen & set(INTERRUPTED), "nothing was parked, and the walk shows nothing of it"
     await _every_end_was_told_or_waits_for_its_user(db, walk)
     for chat in CHATS:
         turn = await running(db, "What else?", session_id=chat)

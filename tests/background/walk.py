@@ -16,6 +16,7 @@ from background.jobs import Job
 from background.limits import SECOND
 from background.queue import Run
 from background.tasks import Task
+from tests.background.asking import question
 from tests.background.factories import OWNER, WORKER, Turn, heard_of, message, outcome, spec
 from tests.background.story import rows
 from tests.support.clock import Clock
@@ -23,7 +24,7 @@ from tests.support.clock import Clock
 T = TypeVar("T")
 
 CHATS = ("one", "two")
-FOLLOW_UPS = ("dispatch", "report", "join", "nudge")
+FOLLOW_UPS = ("dispatch", "report", "join", "nudge", "expire")
 MACHINES = {"tasks": "state", "runs": "state", "jobs": "status", "deliveries": "state"}
 
 
@@ -62,8 +63,8 @@ class Walk:
     @property
     def moves(self) -> dict[Callable[[], Awaitable[object]], int]:
         """What can happen, and how often it does: work comes to its end about as fast as it comes in."""
-        coming = {self.submit: 3, self.spawn: 2, self.spawn_from_outside: 1, self.retry: 1}
-        going = {self.begin: 8, self.follow_up: 14, self.settle: 6, self.checkpoint: 2, self.fold: 3}
+        coming = {self.submit: 3, self.spawn: 2, self.spawn_from_outside: 1, self.retry: 1, self.answer: 2}
+        going = {self.begin: 8, self.follow_up: 14, self.settle: 6, self.checkpoint: 2, self.fold: 3, self.park: 2}
         wrong = {self.cancel_task: 1, self.cancel_job: 1, self.crash: 1, self.hand_back: 1, self.wait: 2}
         return {**coming, **going, **wrong}
 
@@ -113,6 +114,21 @@ class Walk:
             except Fault as fault:
                 assert job.delivery == "attached", fault
 
+    async def answer(self) -> bool:
+        """A question is answered, unless its time is over; then it is the deadline's."""
+        found = await rows(
+            self.db, "select task_id, deadline from questions where answered_at is null order by task_id"
+        )
+        asked = self._pick(found)
+        if asked is None:
+            return False
+        try:
+            await self.db.write(tasks.accept, message(task_id=asked["task_id"]))
+        except Fault:
+            assert asked["deadline"] <= self.clock()
+            return False
+        return True
+
     async def _some_job(self, where: str) -> Job | None:
         found = await rows(self.db, f"select id from jobs where {where} order by rowid")
         job_id = self._pick([row["id"] for row in found])
@@ -148,6 +164,15 @@ class Walk:
             except LeaseLost:
                 self.held.remove(turn)
                 assert not await self._holds(turn)
+
+    async def park(self) -> None:
+        """A turn at work asks something, and its worker lets go of it."""
+        if turn := self._pick(self.held):
+            self.held.remove(turn)
+            self.number += 1
+            asks = question(key=f"step-{self.number}", kind=self.chance.choice(["question", "auth"]))
+            deadline = self.chance.choice([None, self.clock() + 120 * SECOND])
+            await self.db.write(terminal.park, turn.run, asks, deadline=deadline)
 
     async def _holds(self, turn: Turn) -> bool:
         return bool(
@@ -198,6 +223,7 @@ class Walk:
 
     def _follow_up(self, tx: Tx, kind: str) -> bool:
         works = {"dispatch": self._dispatch, "report": self._report, "join": self._join, "nudge": self._nudge}
+        works["expire"] = self._expire
         runs = queue.claim(tx, WORKER, kind, 1)
         for run in runs:
             works[kind](tx, run)
@@ -215,6 +241,9 @@ class Walk:
 
     def _join(self, tx: Tx, run: Run) -> None:
         batches.past_deadline(tx, run.params["batch"])
+
+    def _expire(self, tx: Tx, run: Run) -> None:
+        terminal.expire(tx, run.params["task"], run.params["revision"])
 
     def _nudge(self, tx: Tx, run: Run) -> None:
         told = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
@@ -251,7 +280,9 @@ class Walk:
         """All that is left is worked off, and everything goes well. What is due only in some hours is not waited for."""
         while self.held or await self._busy():
             await self.wait(60)
-            while await self.follow_up() or await self._begin("job") or await self._begin("turn"):
+            while (
+                await self.follow_up() or await self.answer() or await self._begin("job") or await self._begin("turn")
+            ):
                 pass
             while self.held:
                 await self.settle("completed")
