@@ -158,7 +158,7 @@ class Settings(BaseModel):
         None,
         "base64 of 32 bytes; several with commas between, of which the first seals",
         "Seals what is said, answered and entrusted.",
-        shown="the file `seal.key` in the data folder, made at the first start with mode 0600",
+        shown="the file `seal.keys` in the data folder, made at the first start with mode 0600",
     )
     defined_profiles: Annotated[Mapping[str, SkipValidation[Profile]], BeforeValidator(read_profiles)] = Field(
         default={}, exclude=True, description="`[profiles.NAME]`, by name."
