@@ -139,6 +139,11 @@ def test_one_that_cannot_be_stopped_is_named_in_the_cancels_reply_and_nothing_of
     trial.open("slow")
     server.wait(lambda: f"ended {task['id']}" in trial.diary())
     assert wire.get(server, task["id"]) == canceled and canceled["artifacts"] == []
+    other = server.say(wire.fresh(), "wait slower", skill="trial-sync")
+    server.wait(lambda: any(line.startswith(f"began {other}") for line in trial.diary()))
+    reply = server.post(f"/api/sessions/{server.task(other)['contextId']}/tasks/{other}/cancel")
+    assert reply["state"] == "canceled" and "cannot be stopped" in reply["note"]
+    trial.open("slower")
 
 
 def test_a_server_stops_in_time_while_a_call_cannot_be_stopped(own: Callable[..., Server], trial: Trial) -> None:
