@@ -178,7 +178,7 @@ class Edge:
         asked = await _off_the_loop(request, a2a_requests.send_params, params, self._limits)
         if asked.return_immediately:
             accepted = await self._accept(caller, asked)
-            seen = await self._see(caller, accepted.task_id, asked.history_length)
+            seen = await self._reached(caller, accepted, asked.history_length)
         else:
             with self._house.waiting.place():
                 accepted = await self._accept(caller, asked)
@@ -270,6 +270,16 @@ class Edge:
             finally:
                 self._house.waits.ended(asyncio.get_running_loop().time() - began if gone.done() else None)
                 gone.cancel()
+
+    async def _reached(self, caller: Caller, accepted: Accepted, history_length: int | None) -> Seen:
+        """A task once the projector has shown what came of a message: an answered question does not stand there any more."""
+        with self._db.bell.listen(f"view:{accepted.task_id}") as ear:
+            async with asyncio.timeout(CANCEL_WAIT_S):
+                while (
+                    seen := await self._see(caller, accepted.task_id, history_length)
+                ).view.revision < accepted.revision:
+                    await ear.wait(LOOK_S)
+        return seen
 
     async def _ended(self, caller: Caller, task_id: str) -> Seen:
         """A task whose end is committed, once the projector has shown it."""
