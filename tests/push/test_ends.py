@@ -9,8 +9,13 @@ from tests.push.hooks import WHOLE, echo, hook, refused, states
 from tests.support.receiver import Answer, Receiver
 
 Make = Callable[..., Inside]
-HOUR = 3600
 NOTHING = "select (select count(*) from webhooks) + (select count(*) from runs where kind = 'push') as n"
+
+
+def hours(inside: Inside, count: int) -> None:
+    """So many hours go by, each with its purge."""
+    for _ in range(count):
+        inside.pass_pause("purge")
 
 
 def gone(inside: Inside, task: str) -> None:
@@ -45,8 +50,7 @@ def test_a_task_that_has_outlived_its_time_goes_with_its_webhooks(inside: Make) 
         task = echo(outrider, hook(receiver))
         receiver.wait(4)
         outrider.wait(lambda: states(outrider, task) == ["delivered"] * 4)
-        for _ in range(26):
-            outrider.pass_time(HOUR)
+        hours(outrider, 26)
         outrider.wait(lambda: wire.post(outrider, "GetTask", {"id": task}).json().get("error"))
         gone(outrider, task)
 
@@ -57,9 +61,9 @@ def test_calls_that_have_ended_are_kept_for_a_day_and_the_webhook_for_as_long_as
     with Receiver() as receiver:
         task = echo(outrider, hook(receiver))
         outrider.wait(lambda: states(outrider, task) == ["delivered"] * 4)
-        outrider.pass_time(23 * HOUR)
+        hours(outrider, 22)
         assert len(states(outrider, task)) == 4
-        outrider.pass_time(2 * HOUR)
+        hours(outrider, 4)
         outrider.wait(lambda: states(outrider, task) == [])
         assert [webhook["id"] for webhook in outrider.get("/api/webhooks")["webhooks"]] == [task]
         assert [call.told for call in receiver.calls] == WHOLE
