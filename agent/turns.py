@@ -4,6 +4,7 @@ It decides how a turn ended, in the words of the contract; what must follow from
 """
 
 import asyncio
+import functools
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
@@ -121,8 +122,11 @@ class Turns:
         return await self._think(run, turn, offer, steps)
 
     def _committing(self, run: Run) -> Callable[[str], Awaitable[None]]:
+        """Commits pieces of an answer; the first takes the place of what an earlier try has told."""
+        first = iter((True,))
+
         async def commit(text: str) -> None:
-            await self.persist(tasks.fragment, run, text)
+            await self.persist(functools.partial(tasks.fragment, anew=next(first, False)), run, text)
 
         return commit
 
@@ -198,6 +202,7 @@ class Turns:
             case Stalled():
                 last = rfc3339(self.db.now() - int(self.bounds.stall_s * SECOND))
                 answers = f"after answer {len(progress.answers)}" if progress.answers else "before its first answer"
+                answers = "in the middle of an answer" if progress.unfinished.strip() else answers
                 return (
                     "STALLED",
                     f"The model gave no sign of life for {self.bounds.stall_s:g} s, since {last}, {answers}.",
@@ -230,9 +235,11 @@ class Turns:
         if turn.job and not progress.final_texts:
             return _failed(progress, "NO_REPORT", "The worker ended without a report.")
         said = [_report(progress)] if turn.job else progress.final_texts
+        if not (said := said or await self.db.read(_plain_note, turn.task.id)):
+            return _failed(progress, "NO_REPORT", "The model gave no answer.")
         return Outcome(
             "completed",
-            [_artifact(turn, [{"text": text} for text in said or [await self.db.read(_plain_note, turn.task.id)]])],
+            [_artifact(turn, [{"text": text} for text in said])],
             transcript=loop.dump(progress.turn),
             usage=progress.usage,
         )
@@ -405,16 +412,16 @@ def _ended_early(reason: str, detail: str, progress: Progress) -> str:
     return f"{reason}: {detail}" + (f"\n\nWhat there was until then:\n\n{text}" if text else "")
 
 
-def _plain_note(tx: Tx, task_id: str) -> str:
-    """What a user reads when the model had nothing to say: no turn ends in silence."""
+def _plain_note(tx: Tx, task_id: str) -> list[str]:
+    """What a user reads when the model had nothing to say of what the turn told or sent out; nothing, if it did neither."""
     told = [jobs.by_id(tx, job_id) for job_id in delivery.attached_to(tx, task_id)]
     sent = jobs.of_batch(tx, task_id)
     lines = [f"- {job.description}: {job.status} ({job.id})" for job in told or sent]
     if told:
-        return "\n".join(["These have ended; their reports can be opened:", "", *lines])
+        return ["\n".join(["These have ended; their reports can be opened:", "", *lines])]
     if sent:
-        return "\n".join(["These were sent out:", "", *lines])
-    return "The model gave no answer."
+        return ["\n".join(["These were sent out:", "", *lines])]
+    return []
 
 
 def _history(past: list[Past]) -> list[ModelMessage]:

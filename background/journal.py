@@ -27,8 +27,8 @@ STOPS = (*ENDS, *INTERRUPTED)  # where a blocking send stops waiting
 
 @dataclass(frozen=True)
 class View:
-    """A task as it may be seen. `result` is there once it has ended, if it has one, and while it is at work if pieces of
-    it were committed; `question` while it is parked.
+    """A task as it may be seen. `result` is there once it has ended, if it has one, and before that if pieces of it were
+    committed; `question` while it is parked.
     """
 
     task_id: str
@@ -193,17 +193,17 @@ def view(tx: Tx, owner: str, task_id: str, *, content: bool = True) -> View | No
 
 
 def _content(tx: Tx, task_id: str, row: Row) -> Result | None:
-    if row["state"] in ENDS:
-        return read(tx, task_id)
-    if row["state"] == "submitted":
-        return None
+    """What it ended with; before the end, or where that brought nothing, the pieces that were told."""
+    result = read(tx, task_id) if row["state"] in ENDS else None
+    if row["state"] == "submitted" or (result and result.artifacts):
+        return result
     cells = tx.q(
         "select revision, content from fragments where task_id = :task and revision <= :revision order by revision",
         task=task_id,
         revision=row["revision"],
     )
     text = "".join(tx.unseal("fragments.content", f"{task_id}/{each['revision']}", each["content"]) for each in cells)
-    return Result([_piece(task_id, text)]) if cells else None
+    return Result([_piece(task_id, text)], result and result.partial) if cells else result
 
 
 def _piece(task_id: str, text: str) -> dict[str, Any]:

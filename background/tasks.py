@@ -332,7 +332,6 @@ def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
     )
     if row is None:
         queue.fence(tx, run)
-        journal.drop_fragments(tx, run.task_id or "")  # what is said again replaces what was said before
         return by_id(tx, run.task_id or ""), False
     task = Task.of(row)
     journal.record(tx, task.id, row["revision"], task.state)
@@ -349,15 +348,21 @@ def emit_turn(tx: Tx, task: Task, name: str, **more: Any) -> None:
     events.emit(tx, task.owner, task.session, name, {**data, **more})
 
 
-def fragment(tx: Tx, run: Run, text: str) -> None:
-    """Commit a piece of the answer, which whoever watches may read. Raises `LeaseLost`."""
-    queue.progress(tx, run)
+def fragment(tx: Tx, run: Run, text: str, *, anew: bool = False) -> None:
+    """Commit a piece of the answer, which whoever watches may read. Raises `LeaseLost`.
+
+    `anew`: the answer begins with it, in place of all that was told before.
+    """
+    queue.fence(tx, run)  # no step: what it tells is told again by the next try
     row = tx.one(
         "update tasks set revision = revision + 1 where id = :id and state = 'working' and ceiling = 'full' returning revision",
         id=run.task_id,
     )
-    if row is not None:  # at another level: a piece cannot be masked, what is to be masked may be cut in two
-        journal.fragment(tx, run.task_id or "", row["revision"], text)
+    if row is None:  # at another level: a piece cannot be masked, what is to be masked may be cut in two
+        return
+    if anew:
+        journal.drop_fragments(tx, run.task_id or "")
+    journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
 def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None) -> str:

@@ -177,7 +177,8 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
         tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
     if task.revision > LEAST_REVISIONS:
         questions.close(tx, task_id)
-        journal.drop_fragments(tx, task_id)
+        if outcome.artifacts:  # else the pieces stand for what there was: nothing takes back what was told
+            journal.drop_fragments(tx, task_id)
     if task.origin == "background":
         _end_job(tx, task, outcome)
     else:

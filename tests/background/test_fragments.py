@@ -1,6 +1,7 @@
 """Pieces of an answer that is not finished: whoever looks at any moment and reads on from there ends with the same text."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from tests.background.story import everything, listened_to, story, value
 PIECES = ["One, ", "two, ", "Ünï ☃, ", "", "three.\n", "  "]
 
 
-async def says(db: Database, turn: Turn, *pieces: str) -> None:
-    """The turn has said these, each in a commit of its own, and all of it can be seen."""
-    for piece in pieces:
-        await db.write(tasks.fragment, turn.run, piece)
+async def says(db: Database, turn: Turn, *pieces: str, anew: bool = False) -> None:
+    """The turn has said these, each in a commit of its own, and all of it can be seen; `anew`: from the start."""
+    for number, piece in enumerate(pieces):
+        await db.write(partial(tasks.fragment, anew=anew and number == 0), turn.run, piece)
     while await db.write(journal.project):
         pass
 
@@ -108,7 +109,10 @@ async def test_pieces_that_were_not_projected_yet_are_not_seen_and_all_are_told_
 
 @story
 async def test_what_is_said_again_takes_the_place_of_what_was_said_before(db: Database) -> None:
-    """The worker died in the middle of its answer; the next attempt says it from the start, in other words and shorter."""
+    """The worker died in the middle of its answer; the next attempt says it from the start, in other words and shorter.
+
+    Until it does, what was told stands: streams cannot take it back, and who looks sees no other task than they do.
+    """
     turn = await running(db)
     await says(db, turn, "One, ", "two, ", "three")
     cuts = [await seen(db, turn)]
@@ -116,8 +120,8 @@ async def test_what_is_said_again_takes_the_place_of_what_was_said_before(db: Da
     again = await begun(db, turn.task)
     await says(db, again)
     cuts.append(await seen(db, again))
-    assert text_of(cuts[-1]) == ""
-    await says(db, again, "Uno, ")
+    assert text_of(cuts[-1]) == "One, two, three"
+    await says(db, again, "Uno, ", anew=True)
     cuts.append(await seen(db, again))
     await says(db, again, "due")
     assert [await caught_up(db, again, cut) for cut in cuts] == ["Uno, due"] * 3
@@ -134,7 +138,7 @@ async def test_an_answered_question_begins_the_answer_anew_too(db: Database) -> 
     turn = await parked(db, turn=turn)
     await answered(db, turn)
     again = await goes_on(db, turn)
-    await says(db, again, "Now I ", "know.")
+    await says(db, again, "Now I ", "know.", anew=True)
     assert await caught_up(db, turn, cut) == "Now I know."
 
 
@@ -143,7 +147,7 @@ async def test_an_attempt_that_is_over_says_nothing_more(db: Database) -> None:
     turn = await running(db)
     await db.write(queue.release, turn.run)
     again = await begun(db, turn.task)
-    await says(db, again, "two")
+    await says(db, again, "two", anew=True)
     before = everything(db.path)
     with pytest.raises(LeaseLost):
         await db.write(tasks.fragment, turn.run, "one")
@@ -167,24 +171,58 @@ async def test_where_not_all_is_kept_no_piece_is(db: Database, ceiling: str) -> 
 # -- over
 
 
-@pytest.mark.parametrize("state", ["completed", "failed", "canceled"])
 @story
-async def test_an_ended_task_leaves_no_pieces(db: Database, state: str) -> None:
+async def test_a_whole_answer_leaves_no_pieces(db: Database) -> None:
     turn = await running(db)
     await says(db, turn, "One, ", "two")
     cut = await seen(db, turn)
     await says(db, turn, ", three")
-    if state == "canceled":
-        await db.write(terminal.cancel_task, turn.task, "user")
-    else:
-        await settled(db, turn, state, "One, two, three.")
+    await settled(db, turn, text="One, two, three.")
     await says(db, turn)
     assert await value(db, "select count(*) from fragments") == 0
     told = await db.read(journal.after, turn.task.id, cut.revision)
-    assert [event.whole for event in told if event.artifact] == ([True] if state == "completed" else [])
-    assert told[-1].state == state
+    assert [event.whole for event in told if event.artifact] == [True]
+    assert told[-1].state == "completed"
     with pytest.raises(LeaseLost):
         await db.write(tasks.fragment, turn.run, "late")
+
+
+@pytest.mark.parametrize("state", ["failed", "canceled", "completed"])
+@story
+async def test_where_the_end_brings_no_artifact_the_pieces_stand(db: Database, state: str) -> None:
+    """A13: nothing takes back what was told on a stream, so whoever looks sees the same; that it is not whole as well."""
+    turn = await running(db)
+    await says(db, turn)
+    cuts = [await seen(db, turn)]
+    for piece in ("One, ", "two"):
+        await says(db, turn, piece)
+        cuts.append(await seen(db, turn))
+    await db.write(tasks.fragment, turn.run, ", three")
+    if state == "canceled":
+        await db.write(terminal.cancel_task, turn.task, "user")
+    else:
+        await db.write(terminal.settle, turn.run, outcome(state, artifacts=[], partial="One, two, three, fo"))
+    await says(db, turn)
+    end = await seen(db, turn)
+    assert (end.state, text_of(end)) == (state, "One, two, three")
+    assert [await caught_up(db, turn, cut) for cut in cuts] == ["One, two, three"] * 3
+    told = await db.read(journal.after, turn.task.id, cuts[0].revision)
+    assert not any(event.whole for event in told if event.artifact) and told[-1].state == state
+    if state == "failed":
+        assert end.result and end.result.partial == "One, two, three, fo"
+    with pytest.raises(LeaseLost):
+        await db.write(tasks.fragment, turn.run, "late")
+
+
+@story
+async def test_an_attempt_that_dies_after_a_piece_has_come_no_step_further(db: Database) -> None:
+    """Else a turn that tells something and then kills its worker would be tried for ever."""
+    turn = await running(db)
+    before = await db.read(queue.tries, turn.run)
+    await db.write(queue.release, turn.run, error="its worker stopped")
+    again = await begun(db, turn.task)
+    await says(db, again, "One, ")
+    assert await db.read(queue.tries, again.run) == before + 1
 
 
 @story

@@ -249,13 +249,14 @@ async def _answer_a_job_s_question(db: Database, clock: Clock) -> Move:
     return lambda tx: tasks.accept(tx, sent)
 
 
-async def _take_up_what_was_answered(db: Database, clock: Clock) -> Move:
+async def _begin_an_answer_anew_after_a_question(db: Database, clock: Clock) -> Move:
     turn = await running(db)
     await db.write(tasks.fragment, turn.run, "One, ")
     turn = await parked(db, turn=turn)
     await answered(db, turn)
     run = await db.write(take, "task_id", turn.task.id)
-    return lambda tx: tasks.begin(tx, run)
+    await db.write(tasks.begin, run)
+    return lambda tx: tasks.fragment(tx, run, "Uno, ", anew=True)
 
 
 async def _expire(db: Database, clock: Clock) -> Move:
@@ -316,7 +317,7 @@ TRANSACTIONS: list[Callable[[Database, Clock], Awaitable[Move]]] = [
     _park_a_job,
     _answer,
     _answer_a_job_s_question,
-    _take_up_what_was_answered,
+    _begin_an_answer_anew_after_a_question,
     _expire,
     _expire_a_job_s_question,
     _cancel_a_parked_turn,
