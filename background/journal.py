@@ -43,6 +43,7 @@ class View:
     folded_into: str | None
     result: Result | None
     question: Asked | None
+    stopped: str | None  # of a canceled one: the state in which it was stopped
 
     @property
     def ended(self) -> bool:
@@ -189,6 +190,15 @@ def view(tx: Tx, owner: str, task_id: str, *, content: bool = True) -> View | No
         question=questions.asked_after(tx, task_id, row["revision"] - 1).get(row["revision"])
         if row["state"] in INTERRUPTED
         else None,
+        stopped=_state_before(tx, task_id, row["revision"]) if row["state"] == "canceled" else None,
+    )
+
+
+def _state_before(tx: Tx, task_id: str, revision: int) -> str | None:
+    return tx.value(
+        "select state from revisions where task_id = :task and revision = :revision",
+        task=task_id,
+        revision=revision - 1,
     )
 
 

@@ -89,7 +89,7 @@ def see_accepted(tx: Tx, owner: str, task_id: str, history_length: int | None) -
     if seen.view.revision == 1:
         return seen
     first, *_ = journal.after(tx, task_id, 0)
-    later = {"reason": None, "detail": None, "folded_into": None, "result": None, "question": None}
+    later = {"reason": None, "detail": None, "folded_into": None, "stopped": None, "result": None, "question": None}
     view = replace(seen.view, revision=first.revision, state=first.state, at=first.at, **later)
     return Seen(view, a2a_views.task(view, seen.task.get("history")))
 

@@ -48,7 +48,7 @@ def _place(view: View) -> Json:
 
 
 def _metadata(view: View) -> Json:
-    told = {"reason": view.reason, "folded_into": view.folded_into}
+    told = {"reason": view.reason, "folded_into": view.folded_into, "stopped": view.stopped}
     if view.origin != "user":
         told |= {"origin": view.origin, "trigger": view.cause}
     return {name: value for name, value in told.items() if value is not None}
