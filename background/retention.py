@@ -112,7 +112,7 @@ def _erase(
 ) -> None:
     """Children first. What a purge takes stays remembered in the index: a report outlives its job (`indexed` False)."""
     of_tasks, of_jobs, of_sessions = json.dumps(task_ids), json.dumps(job_ids), json.dumps(uids)
-    prefixes = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index")]
+    prefixes = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index", "tighten")]
     prefixes += [f"{kind}:{batch}" for batch in batches.of_jobs(tx, of_jobs) for kind in ("nudge", "join")]
     prefixes += [f"{kind}:{task_id}" for task_id in task_ids for kind in ("nudge:again", "expire")]
     queue.erase(tx, of_tasks, prefixes)

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from agent import plugins, sdk, tightening
+from agent import plugins, sdk
 from agent.lifecycle import Lifecycle, start_purging
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, require_providers
@@ -28,7 +28,7 @@ from agent.plugins import Plugins
 from agent.profiles import CHAT
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
-from agent.tightening import Tightening
+from agent.tightening import Tightening, bring_down
 from agent.turns import Bounds, Turns
 from background import journal
 from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
@@ -76,6 +76,8 @@ class Outrider:
         async with AsyncExitStack() as stack:
             db = await self._database().open()
             stack.push_async_callback(db.close)
+            levels = {name: offer.level for name, offer in self._offers.items()}
+            await bring_down(db, {**levels, None: self.settings.answer_level})
             store = await Store.open(self.settings.knowledge_path)
             stack.push_async_callback(store.close)
             for model in self._models:
@@ -88,9 +90,6 @@ class Outrider:
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
             projector = asyncio.create_task(journal.run_projector(db))
             stack.push_async_callback(_end, projector)
-            if self._works:
-                levels = {name: offer.level for name, offer in self._offers.items()}
-                await db.write(tightening.start, levels, self.settings.answer_level)
             self.worker = Worker(db, self._handlers(), self._pools())
             await self.worker.start()
             if self._works:

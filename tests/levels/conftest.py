@@ -31,11 +31,14 @@ def model(shared_model: ScriptedModel) -> ScriptedModel:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory, shared_model: ScriptedModel) -> Iterator[Serving]:
-    """A server that is watched: `serving(toml, OUTRIDER_ANSWER_LEVEL="redacted")`; the same again is the same server."""
+    """A server that is watched: `serving(toml, OUTRIDER_ANSWER_LEVEL="redacted")`.
+
+    The same again is the same server, unless it is asked for with `own=True`.
+    """
     watches: dict[str, Watch] = {}
 
-    def make(toml: str = "", **env: str) -> Watch:
-        wanted = f"{toml}{env}"
+    def make(toml: str = "", own: bool = False, **env: str) -> Watch:
+        wanted = f"{toml}{env}{next(NUMBERS) if own else ''}"
         if wanted not in watches:
             data = tmp_path_factory.mktemp("levels") / "data"
             data.mkdir()

@@ -7,7 +7,7 @@ import itertools
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import httpx
@@ -43,7 +43,8 @@ class Watch:
 
     def restart(self, **env: str) -> None:
         """End the server as it stands, and start it on the same data with other settings."""
-        self.server.kill()
+        if self.server.running:
+            self.server.kill()
         self.server.env |= env
         self.server.start()
         self.listen()
@@ -113,6 +114,17 @@ class Watch:
         """Look only at what is answered from now on; events, webhooks and the log are not forgotten."""
         self._answers.clear()
 
+    def forget(self) -> None:
+        """Look only at what is stored, and at what is sent from now on."""
+        self._answers.clear()
+        self._events.clear()
+        self.receiver.calls.clear()
+
+    def rests(self) -> bool:
+        """Whether nothing more follows from what was done."""
+        with self._registry() as db:
+            return not db.execute("select 1 from runs where ended_at is null and kind <> 'purge'").fetchone()
+
     # -- looking
 
     def places(self, word: str) -> list[str]:
@@ -120,6 +132,26 @@ class Watch:
         self._ask_everything()
         needle = word.encode()
         return sorted({where for where, said in self._everything() if needle in said})
+
+    def tasks_that_say(self, word: str) -> set[str]:
+        """The tasks whose rows, opened, hold the word."""
+        with self._registry() as db:
+            return {
+                row["id" if table == "tasks" else "task_id"]
+                for table in ("tasks", "results", "checkpoints", "questions", "fragments", "messages", "runs")
+                for row in db.execute(f"select * from {table}").fetchall()
+                if any(word.encode() in said for _, said in _opened(self._vault, table, row))
+            }
+
+    @property
+    def _vault(self) -> Vault:
+        return key_file(next(self.server.data.glob("seal.key*")))
+
+    @contextmanager
+    def _registry(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(f"file:{self.server.data}/outrider.db?mode=ro", uri=True)) as db:
+            db.row_factory = sqlite3.Row
+            yield db
 
     def _everything(self) -> Iterator[tuple[str, bytes]]:
         for path in self.server.data.rglob("*"):
@@ -133,17 +165,16 @@ class Watch:
             yield "webhook", call.body
 
     def _cells(self) -> Iterator[tuple[str, bytes]]:
-        vault = key_file(next(self.server.data.glob("seal.key*")))
-        with closing(sqlite3.connect(f"file:{self.server.data}/outrider.db?mode=ro", uri=True)) as db:
-            db.row_factory = sqlite3.Row
+        vault = self._vault
+        with self._registry() as db:
             for (table,) in db.execute("select name from sqlite_master where type = 'table'").fetchall():
                 for row in db.execute(f"select * from {table}").fetchall():
                     yield from _opened(vault, table, row)
 
     def _ask_everything(self) -> None:
         """Each route that shows anything, for each session, task and job there is."""
-        http, data = self.server.http, self.server.data
-        with closing(sqlite3.connect(f"file:{data}/outrider.db?mode=ro", uri=True)) as db:
+        http = self.server.http
+        with self._registry() as db:
             tasks = [row[0] for row in db.execute("select id from tasks")]
             jobs = [row[0] for row in db.execute("select id from jobs")]
             sessions = [row[0] for row in db.execute("select id from sessions where kind = 'chat'")]
