@@ -10,11 +10,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from background import questions, webhooks
+from background import questions, results, webhooks
 from background.database import Database, Row, Tx
 from background.errors import StorageUnavailable
 from background.questions import Asked
-from background.results import Result, artifact_id, read
+from background.results import Result, artifact_id
 from background.states import INTERRUPTED, TASK, ended
 
 log = logging.getLogger(__name__)
@@ -168,15 +168,18 @@ def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
     return {row["task_id"]: row["pieces"] for row in rows}
 
 
+_SEEN = (
+    "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.reason, t.detail, t.folded_into{} "
+    "from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session {} "
+    "where v.task_id = :task_id and v.owner = :owner"
+)
+_VIEW = _SEEN.format("", "")
+_WHOLE_VIEW = _SEEN.format(", r.artifacts, r.partial", "left join results r on r.task_id = v.task_id")
+
+
 def view(tx: Tx, owner: str, task_id: str, *, content: bool = True) -> View | None:
     """The owner's task as projected, or None; another's does not exist. Without `content` no artifact is read."""
-    row = tx.one(
-        "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.reason, t.detail, "
-        "t.folded_into, t.ended_at from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session "
-        "where v.task_id = :task_id and v.owner = :owner",
-        task_id=task_id,
-        owner=owner,
-    )
+    row = tx.one(_WHOLE_VIEW if content else _VIEW, task_id=task_id, owner=owner)
     if row is None:
         return None
     over = row["state"] in ENDS
@@ -204,7 +207,7 @@ def _state_before(tx: Tx, task_id: str, revision: int) -> str | None:
 
 def _content(tx: Tx, task_id: str, row: Row) -> Result | None:
     """What it ended with; before the end, or where that brought nothing, the pieces that were told."""
-    result = read(tx, task_id) if row["state"] in ENDS else None
+    result = results.of(tx, row) if row["state"] in ENDS and row["artifacts"] is not None else None
     if row["state"] == "submitted" or (result and result.artifacts):
         return result
     cells = tx.q(
@@ -233,7 +236,7 @@ def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Even
         until=until,
     )
     kinds = {row["kind"] for row in rows}
-    result = read(tx, task_id) if "artifact" in kinds else None
+    result = results.read(tx, task_id) if "artifact" in kinds else None
     pieces = _pieces_after(tx, task_id, revision, until) if "fragment" in kinds else {}
     first = tx.value("select min(revision) from fragments where task_id = :task", task=task_id) if pieces else None
     asked = questions.asked_after(tx, task_id, revision) if any(row["state"] in INTERRUPTED for row in rows) else {}
@@ -282,7 +285,10 @@ async def run_projector(db: Database, poll_s: float = 1.0) -> None:
 
 
 def erase(tx: Tx, task_ids: str) -> None:
-    """Take away what could be seen of these tasks (a JSON list of ids)."""
+    """Take away what could be seen of these tasks (a JSON list of ids), and wake who still looks."""
+    for task_id in json.loads(task_ids):
+        tx.ring(f"end:{task_id}")
+        tx.ring(f"view:{task_id}")
     mine = "where task_id in (select value from json_each(:ids))"
     tx.x(f"delete from fragments {mine}", ids=task_ids)
     tx.x(f"delete from journal {mine}", ids=task_ids)

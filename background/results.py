@@ -62,7 +62,7 @@ def record(tx: Tx, task_id: str, artifacts: list[dict[str, Any]], partial: str |
 def read(tx: Tx, task_id: str | None) -> Result | None:
     """A task's result, or None."""
     row = tx.one("select task_id, artifacts, partial from results where task_id = :task_id", task_id=task_id)
-    return None if row is None else _result(tx, row)
+    return None if row is None else of(tx, row)
 
 
 def read_many(tx: Tx, task_ids: list[str]) -> dict[str, Result]:
@@ -71,10 +71,11 @@ def read_many(tx: Tx, task_ids: list[str]) -> dict[str, Result]:
         "select task_id, artifacts, partial from results where task_id in (select value from json_each(:ids))",
         ids=json.dumps(task_ids),
     )
-    return {row["task_id"]: _result(tx, row) for row in rows}
+    return {row["task_id"]: of(tx, row) for row in rows}
 
 
-def _result(tx: Tx, row: Row) -> Result:
+def of(tx: Tx, row: Row) -> Result:
+    """The result in a row with its `task_id`, `artifacts` and `partial`."""
     partial = row["partial"]
     return Result(
         json.loads(tx.unseal("results.artifacts", row["task_id"], row["artifacts"])),

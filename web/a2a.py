@@ -297,7 +297,17 @@ class Edge:
         return _Stream(frames, _sse(to_jsonrpc(A2AError("STREAM_TOO_SLOW"), rpc_id)), place.pop_all(), lasts_s)
 
     async def _frames(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> AsyncGenerator[str, None]:
-        """The task, then only what came after it; closing this changes nothing."""
+        """The task, then only what came after it, and last why it ends before the task does; closing this changes nothing."""
+        try:
+            async with aclosing(self._told(caller, rpc_id, view, task)) as told:
+                async for frame in told:
+                    yield frame
+        except A2AError as error:
+            yield _sse(to_jsonrpc(error, rpc_id))
+        except Exception as error:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
+            yield _sse(to_jsonrpc(unexpected(error), rpc_id))
+
+    async def _told(self, caller: Caller, rpc_id: RpcId, view: View, task: Json) -> AsyncGenerator[str, None]:
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._house.settings.stream_max_s
         with self._db.bell.listen(f"view:{view.task_id}") as ear:
@@ -311,8 +321,7 @@ class Edge:
                         return  # it has become so: what comes next is for whoever asks again
                 view = fresh
                 if not view.ended and (self._house.closed or loop.time() >= expires):
-                    yield _sse(to_jsonrpc(A2AError("STREAM_EXPIRED"), rpc_id))
-                    return
+                    raise A2AError("STREAM_EXPIRED")
                 if entries:
                     pinged = loop.time()
                 elif loop.time() - pinged >= PING_S - LOOK_S:
@@ -372,8 +381,10 @@ def unexpected(error: Exception) -> A2AError:
 
 def _news(tx: Tx, owner: str, seen: View) -> tuple[View, list[journal.Event]]:
     view = journal.view(tx, owner, seen.task_id, content=False)
-    if view is None or view.revision == seen.revision:
-        return view or seen, []
+    if view is None:  # it was erased
+        raise A2AError("TASK_NOT_FOUND")
+    if view.revision == seen.revision:
+        return view, []
     return view, journal.after(tx, seen.task_id, seen.revision)
 
 
