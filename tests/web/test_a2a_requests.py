@@ -83,7 +83,7 @@ def test_A76_what_is_no_request_object_has_no_id(body: bytes) -> None:
         {"method": ""},
         {"method": None},
     ],
-    ids=str,
+    ids=lambda change: " ".join(f"{name} {'missing' if it is MISSING else repr(it)}" for name, it in change.items()),
 )
 def test_A76_an_envelope_that_is_not_whole_is_an_invalid_request(change: dict[str, Any]) -> None:
     error = refused(parse_envelope, envelope({}, **change))
