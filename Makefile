@@ -8,6 +8,8 @@ BIN := .venv/bin
 QUIETLY := --quiet --quiet --disable-pip-version-check --no-input
 PIP := $(BIN)/python -m pip install $(QUIETLY)
 PYTEST := $(BIN)/python -m pytest
+# A file's tests stay together, as they share servers; two files at a time is what two cores do.
+BESIDE := -n 2 --dist loadfile
 # Providers' libraries, see pyproject.toml, with commas between.
 EXTRAS ?=
 # A stamp is newer than what it installed from, so that a second `make run` only starts the server.
@@ -30,7 +32,7 @@ run: $(RUNNABLE)  ## start the server and print the console's address; EXTRAS=op
 	@exec $(BIN)/outrider serve $(ARGS)
 
 test: $(TESTABLE) $(JUDGE)  ## the suite, without what is slow
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(BESIDE) $(ARGS)
 
 slow: $(TESTABLE) $(JUDGE)  ## the tests that take longer than a few seconds
 	$(PYTEST) -m slow -o faulthandler_timeout=1800 $(ARGS)
