@@ -12,6 +12,7 @@ from typing import Any
 
 from background.database import Row, Tx
 from background.errors import Fault, not_found
+from background.states import INTERRUPTED
 from background.text import clip
 
 TITLE_CHARS = 80
@@ -37,11 +38,14 @@ class Session:
 
 @dataclass(frozen=True)
 class Listed:
-    """A session as it stands in a list; `running`: how many of its turns are at work, wait, or are parked."""
+    """A session as it stands in a list; `running`: how many of its turns are at work, wait, or are parked; `parked`: of those
+    the ones that wait for an answer.
+    """
 
     session: Session
     title: str
     running: int
+    parked: int
 
 
 def find(tx: Tx, owner: str, session_id: str) -> Session | None:
@@ -98,7 +102,9 @@ def _title(tx: Tx, uid: str, said: str) -> bytes | None:
     return tx.seal("sessions.title", uid, clip(said, TITLE_CHARS)) if said.strip() else None
 
 
-_LISTED = "select s.*, (select count(*) from tasks t where t.session = s.uid and t.ended_at is null) as running from sessions s"
+_OPEN = "(select count(*) from tasks t where t.session = s.uid and t.ended_at is null{})"
+_PARKED = f" and t.state in {INTERRUPTED}"
+_LISTED = f"select s.*, {_OPEN.format('')} as running, {_OPEN.format(_PARKED)} as parked from sessions s"
 
 
 def page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list[Listed]:
@@ -124,7 +130,7 @@ def with_running(tx: Tx, session: Session) -> Listed:
 def _listed(tx: Tx, row: Row) -> Listed:
     cell = row["title"]
     title = "" if cell is None else tx.unseal("sessions.title", row["uid"], cell)
-    return Listed(Session.of(row), title, row["running"])
+    return Listed(Session.of(row), title, row["running"], row["parked"])
 
 
 def heard_from_user(tx: Tx, session: Session, text: str) -> None:

@@ -35,6 +35,7 @@ def session_json(listed: Listed) -> Json:
         "created_at": rfc3339(listed.session.created_at),
         "updated_at": rfc3339(listed.session.updated_at),
         "running": listed.running,
+        "parked": listed.parked,
         "incognito": False,
     }
 
