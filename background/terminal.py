@@ -4,7 +4,6 @@ Each is a guarded statement followed, in the same commit, by all that must come 
 batch, event. False means that another was first; then nothing is written or told.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -195,7 +194,6 @@ def kept(outcome: Outcome, level: str, redact: ceilings.Redact) -> Outcome:
         if outcome.state == "canceled":
             return bare
         return replace(bare, state="failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT)
-    transcript = outcome.transcript and json.loads(outcome.transcript)
     artifacts = ceilings.keep_json(level, outcome.artifacts, redact)
     partial = outcome.partial and ceilings.keep(level, outcome.partial, redact)
     shorten = outcome.shorten or (lambda _: ceilings.keep(level, outcome.excerpt, redact))
@@ -205,7 +203,7 @@ def kept(outcome: Outcome, level: str, redact: ceilings.Redact) -> Outcome:
         partial=partial,
         detail=outcome.detail and ceilings.keep(level, outcome.detail, redact),
         excerpt=shorten(results.Result(artifacts, partial).text),
-        transcript=transcript and json.dumps(ceilings.keep_json(level, transcript, redact), ensure_ascii=False),
+        transcript=None if outcome.transcript is None else ceilings.keep_json(level, outcome.transcript, redact),
     )
 
 
