@@ -24,6 +24,7 @@ from tests.cases.stories import (
     blocks_in,
     briefing,
     calling,
+    fan,
     notifications,
     when_quiet,
     when_told,
@@ -149,6 +150,34 @@ def test_S48_an_empty_end_is_no_report_and_is_not_run_again(server: Server, mode
     assert server.get("/api/knowledge/search", q=f"zugzwang {number}", session=session)["hits"] == []
 
 
+@pytest.mark.parametrize("how", EMPTY)
+def test_S48_a_chat_turn_of_which_nothing_came_has_failed_and_gives_nothing(
+    server: Server, model: ScriptedModel, how: str
+) -> None:
+    session = f"s48-chat-{list(EMPTY).index(how)}"
+    model.rules([Rule(last_user=f"^{session}$", **EMPTY[how])])
+    task = server.ended(server.say(session, session))
+    assert task["status"]["state"] == "TASK_STATE_FAILED" and task["metadata"]["reason"] == "NO_REPORT"
+    assert not task.get("artifacts")
+    said = server.messages(session)[-1]
+    assert (said["state"], said["reason"], said["detail"]) == ("failed", "NO_REPORT", "The model gave no answer.")
+
+
+def test_S48_a_silent_chat_turn_that_sent_something_out_says_what_went(server: Server, model: ScriptedModel) -> None:
+    model.rules(
+        [
+            *fan("s48-sent", "s48 sent", then=" "),
+            worker("s48 sent"),
+            briefing(),
+        ]
+    )
+    task = server.ended(server.say("s48-sent", "s48-sent"))
+    (sent,) = server.jobs("s48-sent")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert answer_of(task).startswith("These were sent out:") and sent["id"] in answer_of(task)
+    when_told(server, sent["id"])
+
+
 class WorkersApart(WrapperModel):
     """A model for chats, and another one for workers."""
 
@@ -272,6 +301,8 @@ def test_S52_silence_is_a_stall_and_a_long_tool_call_is_not(inside: MakeInside, 
         shown = outrider.job(job_id)
         assert shown["status"] == "failed" and shown["error"]["reason"] == "STALLED"
         assert shown["report"] == report and shown["partial"] == bool(report)
+        where = "in the middle of an answer." if report else "before its first answer."
+        assert shown["error"]["message"].endswith(where)
         since = re.search(r"since (\S+Z)", shown["error"]["message"])
         assert since and shown["started_at"] <= since[1] < shown["completed_at"], "it names the last activity's time"
     assert outrider.job(searches)["status"] == "completed" and outrider.job(searches)["report"] == "It went on."
