@@ -3,6 +3,7 @@
 Also what a stranger finds in the database file, because "nothing was stored" is seen nowhere else.
 """
 
+import copy
 import itertools
 import json
 import socket
@@ -17,7 +18,7 @@ from a2a.types import a2a_pb2 as types
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from tests.support.server import Server
+from tests.support.server import ENDED, Server
 
 Json = dict[str, Any]
 NUMBERS = itertools.count(1)
@@ -200,15 +201,22 @@ class Frames:
 
 
 def replayed(frames: list[Json]) -> Json:
-    """What a client has that takes the first task and applies every event to it."""
-    task = frames[0]["task"]
-    task.pop("artifacts", None)
-    for frame in frames[1:]:
-        if "artifactUpdate" in frame:
-            assert not frame["artifactUpdate"].get("append")
-            task.setdefault("artifacts", []).append(frame["artifactUpdate"]["artifact"])
+    """What a client has that takes the first task and applies every event to it; pieces of one text are put together."""
+    task = copy.deepcopy(frames[0]["task"])
+    artifacts = {artifact["artifactId"]: artifact for artifact in task.pop("artifacts", [])}
+    for frame in copy.deepcopy(frames[1:]):
+        if "statusUpdate" in frame:
+            task |= {name: value for name, value in frame["statusUpdate"].items() if name in ("status", "metadata")}
+            continue
+        update = frame["artifactUpdate"]
+        artifact = update["artifact"]
+        if update.get("append"):
+            (before,), (piece,) = artifacts[artifact["artifactId"]]["parts"], artifact["parts"]
+            before["text"] += piece["text"]
         else:
-            task["status"] = frame["statusUpdate"]["status"]
+            artifacts[artifact["artifactId"]] = artifact
+    if artifacts or task["status"]["state"] in ENDED:
+        task["artifacts"] = list(artifacts.values())
     return task
 
 
