@@ -43,6 +43,8 @@ export const getSessions = (cursor) => json("GET", query("/api/sessions", { curs
 export const newSession = () => json("POST", "/api/sessions", { body: {} });
 export const getMessages = (id, before) => json("GET", query(`${session(id)}/messages`, { html: 1, before }));
 export const send = (id, text, messageId) => json("POST", `${session(id)}/messages`, { body: { text, message_id: messageId } });
+/** `answer` holds text or data, and the task and question that it is for. */
+export const answer = (id, answer) => json("POST", `${session(id)}/messages`, { body: answer });
 export const stopTurn = (id, task) => json("POST", `${session(id)}/tasks/${encodeURIComponent(task)}/cancel`);
 export const getJobs = (filters) => json("GET", query("/api/background", filters));
 export const getJob = (id) => json("GET", job(id));

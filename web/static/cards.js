@@ -3,6 +3,7 @@
 import { hasReport, jobButtons, openButton } from "./actions.js";
 import { h, keyed, once, prose } from "./dom.js";
 import { counts, elapsed, outcome, plural, statusLabel, whyEnded } from "./format.js";
+import { jobQuestion, questionLook } from "./questions.js";
 import { isLive } from "./state.js";
 import { openReport } from "./viewer.js";
 
@@ -32,7 +33,7 @@ const title = (job) => h("h2", { class: "title", dir: "auto" }, job.description)
 /** What makes a job look different; what only counts up, like its usage, does not draw it anew. */
 export const look = once((job) =>
   JSON.stringify([job.status, job.attempts, job.partial, job.description, job.error, job.canceled_by, job.dismissed, job.started_at,
-    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html]));
+    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html, questionLook(job.question)]));
 
 function isShort({ status, partial, excerpt, report_chars: chars }) {
   const text = (excerpt ?? "").trim();
@@ -43,7 +44,8 @@ function line(job) {
   const reason = whyEnded(job);
   return h("article", { class: "job-line", testid: "job-line", job: job.id, "data-status": job.status, "aria-label": `Background job: ${job.description}`, tabindex: -1 },
     title(job), h("span", { class: "facts" }, badge(job), clock(job)), jobButtons(job)[0],
-    reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason));
+    reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason),
+    jobQuestion(job));
 }
 
 function note(job) {

@@ -1,11 +1,13 @@
 // The open conversation: the log, what is being said, and where the background work of each turn stands in it.
 
+import * as api from "./api.js";
 import { batchEntry } from "./cards.js";
 import { deliver, discard } from "./composer.js";
 import { byId, h, keyed, once, prose, setText } from "./dom.js";
 import { activity, inWords, plural } from "./format.js";
+import { questionCard, questionLook } from "./questions.js";
 import { byAge, openTurns, plainState, sessionJobs, state, WAITING } from "./state.js";
-import { loadEarlier } from "./sync.js";
+import { loadEarlier, loadMessages } from "./sync.js";
 import { press } from "./toast.js";
 
 const scroll = byId("scroll");
@@ -22,19 +24,29 @@ const MESSAGES = {
     h("article", { class: "message user", testid: "message-user", "aria-label": "You" },
       h("div", { class: "bubble", dir: "auto" }, message.text),
       WAITING.has(plainState(message.state)) && h("p", { class: "hint" }, "Waits for the answer before it")),
-  agent: (message) =>
-    h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
-      prose("div", { class: "prose", dir: "auto" }, message.html, message.text)),
+  agent: (message) => (message.question ? questionMessage(message) : agentMessage(message)),
   notification: (message) =>
     quiet("notification", `${plural(message.job_ids.length, "job")} reported back`),
   notice: (message) => quiet("notice", message.text),
 };
 
+function agentMessage(message) {
+  return h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
+    prose("div", { class: "prose", dir: "auto" }, message.html, message.text));
+}
+
+/** What the turn asks, with what answers it, as long as it is open. */
+function questionMessage({ task_id: task, question }) {
+  const session = state.current;
+  const cancel = () => api.stopTurn(session, task).finally(loadMessages);
+  return h("article", { class: "message agent", testid: "message-question", "aria-label": "Outrider asks" }, questionCard({ session, task, question }, { cancel }));
+}
+
 const messageEntry = once((message) => ({
   key: `message:${message.id}`,
   task: message.task_id,
   at: message.created_at,
-  sig: JSON.stringify([message.text, message.html, message.state]),
+  sig: JSON.stringify([message.text, message.html, message.state, questionLook(message.question)]),
   make: () => MESSAGES[message.kind](message),
 }));
 

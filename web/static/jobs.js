@@ -5,6 +5,7 @@ import { badge, clock, look } from "./cards.js";
 import { showJob } from "./chat.js";
 import { byId, h, keyed, setText } from "./dom.js";
 import { whyEnded } from "./format.js";
+import { jobQuestion } from "./questions.js";
 import { goTo } from "./sessions.js";
 import { addView, byAge, changed, findSession, isLive, sessionTitle, state } from "./state.js";
 import { loadMore } from "./sync.js";
@@ -30,6 +31,7 @@ function row(job, session) {
     h("span", { class: "title", dir: "auto" }, job.description),
     h("span", { class: "facts" }, badge(job), clock(job), h("span", {}, job.subagent_type), go),
     reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason),
+    jobQuestion(job),
     h("div", { class: "buttons" }, jobButtons(job)));
 }
 
@@ -41,14 +43,15 @@ function entry(job) {
 const liveFirst = (jobs) => byAge(jobs).reverse().sort((a, b) => isLive(b) - isLive(a));
 
 function drawPill(jobs) {
-  const running = jobs.filter((job) => isLive(job) && job.status !== "queued").length;
+  const asking = jobs.filter((job) => job.status === "input_required").length;
+  const running = jobs.filter((job) => job.status === "running").length;
   const queued = jobs.filter((job) => job.status === "queued").length;
   const fresh = unread().length;
-  const parts = [running && `${running} running`, queued && `${queued} queued`].filter(Boolean);
+  const parts = [asking && `${asking} asking`, running && `${running} running`, queued && `${queued} queued`].filter(Boolean);
   const pill = byId("pill");
   setText(pill, parts.join(" · ") || "Jobs");
   pill.dataset.unread = fresh || "";
-  pill.classList.toggle("running", running + queued > 0);
+  pill.classList.toggle("running", asking + running + queued > 0);
   pill.setAttribute("aria-expanded", state.panel);
   pill.setAttribute("aria-label", ["Background jobs", ...parts, fresh && `${fresh} unread`].filter(Boolean).join(", "));
   document.title = fresh ? `(${fresh}) Outrider` : "Outrider";

@@ -33,6 +33,7 @@ function marks(session) {
   const jobs = sessionJobs(session.id).filter(isLive).length;
   const fresh = unread().filter((job) => job.session === session.id).length;
   return [
+    session.parked > 0 && ["asks", "Asks you"],
     busy && ["busy", busy],
     jobs > 0 && ["working", plural(jobs, "job")],
     fresh > 0 && ["fresh", plural(fresh, "new report")],

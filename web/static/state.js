@@ -44,6 +44,9 @@ export function putJob(job) {
   if (known && (attempt > 0 || (attempt === 0 && ENDED.has(known.status) && !ENDED.has(job.status)))) return;
   const merged = { ...known, ...job };
   if (known && attempt === 0 && known.dismissed) merged.dismissed = true;
+  // An event brings a long question clipped; the whole one stays, or is read next.
+  const [before, now] = [known?.question, job.question];
+  if (now && before?.question === now.question && before.detail.length > now.detail.length) merged.question = before;
   if (known && known.excerpt !== job.excerpt && job.excerpt_html === undefined) delete merged.excerpt_html;
   state.jobs.set(job.id, merged);
   changed();
@@ -95,7 +98,8 @@ export function turnsRunning(session) {
   if (state.lost) return [];
   const known = session === state.current ? openTurns() : [...state.turns.values()].filter((turn) => turn.session === session);
   const running = known.filter((turn) => !turn.finished);
-  return running.length === 0 && findSession(session)?.running ? [{}] : running;
+  const listed = findSession(session);
+  return running.length === 0 && listed?.running > (listed?.parked ?? 0) ? [{}] : running;
 }
 
 export const WAITING = new Set(["queued", "submitted"]);
