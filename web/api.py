@@ -18,6 +18,7 @@ from background.database import Tx
 from background.errors import Fault
 from background.jobs import Job, Spec
 from background.results import Result
+from background.text import clean, clip
 from background.times import rfc3339
 from web import api_sessions
 from web.console import HEADERS, render
@@ -26,6 +27,9 @@ from web.house import House
 from web.paging import bad, choice, decode_cursor, encode_cursor, flag, number
 
 MAX_KEY = 200
+MAX_FIELD_NAME = 64  # of one that is refused
+JOB_FIELDS = ("prompt", "description", "subagent_type", "key")
+OF_ALL_JOBS = ("session", "incognito")
 
 
 def job_json(job: Job) -> Json:
@@ -65,11 +69,25 @@ async def spawn(call: Call) -> Response:
     if not isinstance(asked, list) or not 1 <= len(asked) <= MAX_BATCH:
         raise bad("jobs", f"a list of 1 to {MAX_BATCH} jobs")
     no_incognito(body)
+    _check_fields(body, asked, many)
     specs = [_spec(call.house, each, f"jobs[{place}]" if many else "") for place, each in enumerate(asked)]
     made = await call.db.write(_spawn, call.owner, session, specs, call.house.offers[CHAT].level)
     if many:
         return JSONResponse({"batch_id": made[0].batch_id, "jobs": [job_json(job) for job in made]}, 202)
     return JSONResponse(job_json(made[0]), 202)
+
+
+def _check_fields(body: Json, asked: list[Any], many: bool) -> None:
+    """A mistyped field is named, and not left out of the work."""
+    if many and (beside := next((field for field in JOB_FIELDS if field in body), None)):
+        raise Fault("invalid", f"{beside} stands within each of jobs, and not beside them.", field=beside)
+    known = (*OF_ALL_JOBS, *(("jobs",) if many else JOB_FIELDS))
+    inside = [(f"jobs[{place}].", each, JOB_FIELDS) for place, each in enumerate(asked)] if many else []
+    for at, given, fields in [("", body, known), *inside]:
+        unknown = next((field for field in given if field not in fields), None) if isinstance(given, dict) else None
+        if unknown is not None:
+            field = f"{at}{clip(clean(unknown), MAX_FIELD_NAME)}"
+            raise Fault("invalid", f"{field}: there is no such field; there are {', '.join(fields)}.", field=field)
 
 
 def _spec(house: House, asked: Any, at: str) -> tuple[str, Spec]:

@@ -139,6 +139,28 @@ def test_what_is_asked_to_be_kept_nowhere_is_refused_and_not_kept_all_the_same(a
 # --- once -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"prompt": "x", "promt": "y"}, "promt"),
+        ({"prompt": "x", "batch": "y"}, "batch"),
+        ({"jobs": [{"prompt": "x"}], "prompt": "y"}, "prompt"),
+        ({"jobs": [{"prompt": "x"}], "key": "k"}, "key"),
+        ({"jobs": [{"prompt": "x"}], "job": "k"}, "job"),
+        ({"jobs": [{"prompt": "x"}, {"prompt": "x", "type": "researcher"}]}, "jobs[1].type"),
+        ({"jobs": [{"prompt": "x", "session": "another"}]}, "jobs[0].session"),
+    ],
+)
+def test_a_field_that_means_nothing_is_named_and_the_work_is_not_begun_without_it(
+    api: Server, given: Json, field: str
+) -> None:
+    session = api.post("/api/sessions")["id"]
+    answer = api.http.post("/api/background", json={"session": session, **given})
+    assert told(answer) == (400, "INVALID") and error(answer)["details"] == {"field": field}
+    assert field in error(answer)["message"]
+    assert api.get("/api/background", session=session)["jobs"] == []
+
+
 def test_s42_a_key_is_one_job_five_times_at_once_and_once_more_after_a_restart(
     api: Server, model: ScriptedModel, session: str
 ) -> None:
