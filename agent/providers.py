@@ -4,7 +4,7 @@ A turn says with `before_requests` who wants to know; a fallback's request is to
 foreground subagent. It decides nothing about what a provider may be sent.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,15 +18,26 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
+from background.ceilings import LEVELS, strictest
+
 Before = Callable[[str], Awaitable[None]]
 _before: ContextVar[Before | None] = ContextVar("before a request", default=None)
-_ONE_PROVIDER = {"openai-chat": "openai", "openai-responses": "openai"}  # two ways to talk to the same
+_ONE_PROVIDER = {"openai-chat": "openai", "openai-responses": "openai", "google-gla": "google"}  # ways to the same
 
 
 def provider_of(model: str) -> str:
     """The provider in a model's name: of `openai:gpt-5` it is `openai`, of `offline` `offline`."""
     provider = model.partition(":")[0]
     return _ONE_PROVIDER.get(provider, provider)
+
+
+def levels_by_provider(given: Mapping[str, str]) -> dict[str, str]:
+    """Answer levels, given under any name of a provider, under the one that is told; the strictest of several."""
+    found: dict[str, str] = {}
+    for name, level in given.items():
+        provider = provider_of(name)
+        found[provider] = strictest(level, found.get(provider, LEVELS[0]))
+    return found
 
 
 def providers_of(model: Model) -> set[str]:

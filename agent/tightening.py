@@ -21,7 +21,7 @@ from knowledge.backend import Backend, StoreFailed
 log = logging.getLogger(__name__)
 
 AT_ONCE = 20  # tasks that are brought down in one transaction
-Levels = Mapping[str | None, str]  # by profile; None: those that there are none of any more
+Levels = Mapping[str | None, str]  # by profile; None: of those that there are none of any more
 
 
 async def bring_down(db: Database, levels: Levels) -> None:
@@ -32,6 +32,15 @@ async def bring_down(db: Database, levels: Levels) -> None:
     if count:
         log.info("the answer level is stricter than it was: %s tasks were brought down to it", count)
         await db.shrink()
+
+
+def start(tx: Tx, levels: Mapping[str, str], otherwise: str) -> None:
+    """The same within a transaction that has brought something in from where more may have been kept.
+
+    `otherwise` is the level of profiles that there are none of.
+    """
+    while _some(tx, {**levels, None: otherwise}):
+        pass
 
 
 def _some(tx: Tx, levels: Levels) -> int:

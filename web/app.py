@@ -26,6 +26,7 @@ from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
 from agent.profiles import CHAT
+from agent.providers import levels_by_provider
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
@@ -190,7 +191,7 @@ class Outrider:
             shape=Shape(settings.excerpt_chars, settings.notifications_chars),
             bounds=Bounds(settings.job_timeout_s, settings.turn_timeout_s, settings.stall_s, settings.max_jobs),
             say=saying(self.house.deltas),
-            levels=settings.providers,
+            levels=levels_by_provider(settings.providers),
         )
 
     def _pools(self) -> dict[str, int]:
@@ -319,7 +320,7 @@ def rotate_seals(settings: Settings) -> str:
 
 
 def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    logs.set_up()
+    logs.set_up(masked=settings.answer_level != "full")
     try:
         uvloop.run(main())
     except BadSetting as error:

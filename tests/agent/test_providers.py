@@ -11,7 +11,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from agent.loop import Progress, Unkept, drive, user_message
 from agent.models import build_model
-from agent.providers import before_requests, provider_of
+from agent.providers import before_requests, levels_by_provider, provider_of
 from tests.support.scripted import ScriptedModel
 
 Run = Callable[..., Any]
@@ -86,6 +86,11 @@ def stopped() -> Iterator[None]:
 )
 def test_a_provider_is_known_by_the_models_name(model: str, provider: str) -> None:
     assert provider_of(model) == provider
+
+
+def test_a_level_counts_under_whatever_name_of_its_provider_it_was_given() -> None:
+    given = {"openai-chat": "redacted", "openai": "full", "openai-responses": "metadata", "ollama": "none"}
+    assert levels_by_provider(given) == {"openai": "metadata", "ollama": "none"}
 
 
 @STREAMED

@@ -27,6 +27,12 @@ def test_f177_a_traceback_is_one_line_and_whole() -> None:
     assert "Traceback" in logged and r"ValueError: first\nsecond" in logged
 
 
+def test_f051_where_answers_are_not_kept_whole_no_line_quotes_more_of_them() -> None:
+    record = logging.LogRecord("outrider", logging.ERROR, "", 0, "said to ada@example.com", (), None)
+    assert OneLine(FORM, masked=True).format(record).endswith("said to ***")
+    assert OneLine(FORM).format(record).endswith("said to ada@example.com")
+
+
 def test_f168_waits_that_keep_being_cut_off_are_named_with_the_deadline() -> None:
     """How a proxy shows that is less patient than this server: some cuts are nothing, many are told."""
     waits = Waits(20)
