@@ -39,6 +39,7 @@ JOB: dict[str, Any] = {
     "usage": dict,
     "report_chars": int,
     "excerpt": str,
+    "question": dict | None,
 }
 HIT: dict[str, Any] = {
     "id": str,
@@ -63,6 +64,7 @@ MESSAGE: dict[str, Any] = {
     "detail": str | None,
     "created_at": str,
     "job_ids": list,
+    "question": dict | None,
 }
 
 # method, path, and what is not there when its ids are unknown (None: it has no id, or makes what is not there)
@@ -81,11 +83,20 @@ ROUTES: list[tuple[str, str, str | None]] = [
     ("GET", "/api/sessions/{id}/messages", "session"),
     ("POST", "/api/sessions/{id}/messages", None),
     ("POST", "/api/sessions/{id}/stop", "session"),
+    ("DELETE", "/api/sessions/{id}", "session"),
+    ("DELETE", "/api/sessions/{id}/tasks/{task_id}", "session"),
+    ("GET", "/api/sessions/{id}/export", "session"),
+    ("POST", "/api/sessions/{id}/copy", "session"),
+    ("POST", "/api/sessions/import", None),
+    ("DELETE", "/api/background/{id}/report", "job"),
     ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", "session"),
     ("GET", "/api/knowledge/search", None),
     ("GET", "/api/knowledge/documents", None),
     ("POST", "/api/knowledge/documents", None),
     ("DELETE", "/api/knowledge/documents/{id}", "document"),
+    ("GET", "/api/webhooks", None),
+    ("GET", "/api/webhooks/{task}/{webhook}/deliveries", None),
+    ("POST", "/api/webhooks/{task}/{webhook}/deliveries/{event}/again", None),
     ("GET", "/api/events", None),
     ("GET", "/api/status", None),
 ]

@@ -12,7 +12,7 @@ from tests.web.shapes import ROUTES, told
 
 OPEN = ["/healthz", "/readyz", "/.well-known/agent-card.json"]
 EVERYWHERE = [
-    *((method, path.format(id="x", task_id="t")) for method, path, _ in ROUTES),
+    *((method, path.format(id="x", task_id="t", task="t", webhook="w", event="1.0")) for method, path, _ in ROUTES),
     ("POST", "/a2a"),
     ("GET", "/"),
     ("GET", "/metrics"),

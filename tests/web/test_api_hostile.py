@@ -17,7 +17,7 @@ from tests.background.story import everything
 from tests.support.server import Server
 from tests.web.shapes import ROUTES, Json, error, told
 from web import api as jobs_and_batches
-from web import documents, events, health
+from web import api_lifecycle, api_webhooks, documents, events, health
 
 SESSION = "s"
 JOB = "bg-0123456789ab"
@@ -45,7 +45,7 @@ def registry(server: Server) -> dict[str, Any]:
 
 
 def test_the_tables_here_know_every_route() -> None:
-    rooms = (jobs_and_batches, documents, events, health)
+    rooms = (jobs_and_batches, api_lifecycle, api_webhooks, documents, events, health)
     routes = {
         (method, route.path)  # type: ignore[attr-defined]
         for room in rooms
@@ -80,7 +80,10 @@ IDS = [
 def test_f178_whatever_id_is_unknown_answers_alike_to_the_byte(
     quiet: Server, method: str, path: str, what: str
 ) -> None:
-    answers = [quiet.http.request(method, path.format(id=quote(each, safe=""), task_id="t")) for each in IDS]
+    answers = [
+        quiet.http.request(method, path.format(id=quote(each, safe=""), task_id="t", webhook="w", event="1.0"))
+        for each in IDS
+    ]
     assert {told(answer) for answer in answers} == {(404, "NOT_FOUND")}
     assert {answer.content for answer in answers} == {answers[0].content}
     assert error(answers[0])["message"] == f"There is no such {what}."
@@ -244,7 +247,7 @@ def test_a72_an_address_that_is_none_is_a_404_in_json(quiet: Server, path: str) 
 def test_a_method_that_a_route_does_not_take_is_a_405_that_names_those_it_takes(
     quiet: Server, method: str, path: str, what: str | None
 ) -> None:
-    answer = quiet.http.request("PATCH", path.format(id="x", task_id="t"))
+    answer = quiet.http.request("PATCH", path.format(id="x", task_id="t", task="t", webhook="w", event="1.0"))
     assert told(answer) == (405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"]
 
@@ -311,7 +314,7 @@ def test_fuzz_nothing_that_can_be_asked_is_an_error_of_ours(
 ) -> None:
     method, path = call
     first, second = (quote(each or "x", safe="", errors="replace") for each in ids)
-    there = path.format(id=first, task_id=second)
+    there = path.format(id=first, task_id=second, task=first, webhook=second, event="1.0")
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     clean = {name: value.encode(errors="replace").decode() for name, value in query.items()}
     answer = quiet.http.request(method, there, params=clean, content=content if method == "POST" else None)
