@@ -1,7 +1,9 @@
-"""`outrider` that drops a stream whose client does not read within half a second; run as `python -m tests.a2a.hasty`."""
+"""`outrider` that drops a stream whose client does not read within half a second, and tells a silent one every two that it
+is alive; run as `python -m tests.a2a.hasty`.
+"""
 
 from web import a2a, cli
 
 if __name__ == "__main__":
-    a2a.SLOW_S = 0.5
+    a2a.SLOW_S, a2a.PING_S = 0.5, 2.0
     cli.main()

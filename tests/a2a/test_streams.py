@@ -11,6 +11,7 @@ from tests.a2a.conftest import asking
 from tests.a2a.wire import COMPLETED, SUBMITTED, WORKING, message, said
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Process, Server, answer_of
+from web import a2a
 
 
 class HastyServer(Server):
@@ -194,6 +195,20 @@ def hasty(tmp_path: Path, shared_model: ScriptedModel, processes: list[Process])
     server = HastyServer(tmp_path / "data", env=asking(shared_model))
     processes.append(server)
     return server.start()
+
+
+def test_f061_a_silent_stream_says_again_and_again_that_it_is_alive(hasty: Server, model: ScriptedModel) -> None:
+    """Every 15 s as a rule, and every 2 s here."""
+    assert a2a.PING_S == 15
+    model.rules([{"gate": "g", "text": "at last"}])
+    with wire.stream(hasty, "SendStreamingMessage", {"message": said()}) as frames:
+        first = [next(frames), next(frames)]
+        began = time.monotonic()
+        frames.comment()
+        frames.comment()
+        assert 1 < time.monotonic() - began < 15
+        model.open("g")
+        assert wire.replayed([*first, *frames])["artifacts"][0]["parts"] == [{"text": "at last"}]
 
 
 def test_a40_who_stops_reading_is_dropped_with_a_word_found_on_reading_again_and_holds_up_nobody(

@@ -192,6 +192,15 @@ class Frames:
                 return self._read(json.loads(data))
         raise StopIteration
 
+    def comment(self) -> None:
+        """Reads on to the next comment; a frame before it is not expected."""
+        for line in self._lines:
+            if line.startswith(":"):
+                self.comments += 1
+                return
+            assert not line, line
+        raise AssertionError("it has ended")
+
     def _read(self, envelope: Json) -> Json:
         assert envelope["jsonrpc"] == "2.0" and envelope["id"] == self._rpc_id
         if "error" in envelope:
