@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 _MAX_DESCRIPTION = 80
 _MAX_WORDS = 8
+_LEAST_PROSE = 80
 
 
 def _rule(pattern: str) -> re.Pattern[str]:
@@ -181,7 +182,7 @@ _FRAME = re.compile(
 
 
 def read_hits(result: str) -> list[Hit]:
-    """The numbered entries of a search's result; none where it holds none."""
+    """The numbered entries of a search's result that hold prose, the README's last; none where it holds none."""
     titles = list(_ENTRY.finditer(result))
     ends = [title.start() for title in titles[1:]]
     hits = []
@@ -191,8 +192,36 @@ def read_hits(result: str) -> list[Hit]:
         origin = _ORIGIN.search(title[1])
         heading = title[1][: origin.start()] if origin else title[1]
         source = origin[1].removeprefix("source").strip() if origin else ""
-        hits.append(Hit(*(unescape(text.strip()) for text in (heading, source, snippet))))
-    return hits
+        heading, source, snippet = (unescape(text.strip()) for text in (heading, source, snippet))
+        prose = plain(snippet)
+        hit = Hit(heading, source, prose)
+        # Of a command block or a table nothing is left to quote; what stands around the README's is about commands.
+        if prose == snippet or (len(prose) >= _LEAST_PROSE and not is_way_in(hit)):
+            hits.append(hit)
+    return sorted(hits, key=is_way_in)
+
+
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LOOKS_LIKE_CODE = re.compile(r"[=(){}\[\];$\\]|--\w")
+_TABLE = re.compile(r"\|.*\|(?=[^|]*\Z)", re.DOTALL)
+_CELLS = 4  # so many bars make a table, of which a passage shows a piece without its head
+
+
+def plain(text: str) -> str:
+    """The prose of a Markdown passage that may begin and end anywhere: no code blocks, tables, links or emphasis."""
+    if text.count("```") % 2 and _begins_in_code(text.partition("```")[0]):
+        text = f"``` {text}"
+    text = _CODE.sub(" … ", text)
+    text = _TABLE.sub(" … ", text) if text.count("|") >= _CELLS else text
+    text = re.sub(r"!?\[([^\]]*)\]\([^)\s]*\)", r"\1", text)
+    text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
+    text = re.sub(r"(?m)^\s*>\s?", "", text)
+    return re.sub(r"[^\S\n]+", " ", re.sub(r"…(?:\s*…)+", "…", text)).strip() if text.strip(" …\n") else ""
+
+
+def _begins_in_code(text: str) -> bool:
+    """Whether what stands before a fence is the end of a code block and not the way to its beginning."""
+    return text.startswith("…") and len(_LOOKS_LIKE_CODE.findall(text)) * 40 > len(text)
 
 
 def is_about(hit: Hit, query: str) -> bool:
@@ -203,6 +232,16 @@ def is_about(hit: Hit, query: str) -> bool:
     text = f"{hit.heading} {hit.snippet}".lower()
     begins = [word[:5] for word in re.findall(r"\w{3,}", query.lower())]
     return 2 * sum(begin in text for begin in begins) >= len(begins)
+
+
+def is_way_in(hit: Hit) -> bool:
+    """Whether it is from the README: the pages that it leads to say more."""
+    return hit.heading.startswith("README")
+
+
+def is_own_work(hit: Hit) -> bool:
+    """Whether it is from an earlier report: quotes of quotes prove nothing."""
+    return "agent's work" in hit.origin
 
 
 def same_passage(one: Hit, other: Hit) -> bool:

@@ -11,6 +11,8 @@ from agent.offline_text import (
     Hit,
     found_nothing,
     is_about,
+    is_own_work,
+    is_way_in,
     read_hits,
     read_jobs,
     read_remarks,
@@ -51,13 +53,14 @@ def report(task: str, queries: list[str], found: list[str], further: list[str]) 
     """A worker's report: summary, quoted passages, sources. Of `further` results only what is about the task counts."""
     subject = subject_of(task)
     more = [hit for result in further for hit in read_hits(result) if is_about(hit, queries[-1])]
-    hits = _distinct([hit for result in found for hit in read_hits(result)] + more)[:_QUOTED_IN_REPORT]
+    every = [hit for result in found for hit in read_hits(result)] + more
+    hits = _distinct(sorted([hit for hit in every if not is_own_work(hit)], key=is_way_in))[:_QUOTED_IN_REPORT]
     searched = " and ".join(f"“{query}”" for query in queries)
     if not hits:
         unclear = next((result for result in found if not found_nothing(result)), "Nothing found.")
         return (
             f"**Summary.** {_no_passages(subject, unclear)} So this report has no findings.\n\n"
-            f"Searched the knowledge store for {searched}. The task was:\n\n{_as_quote(task)}\n\n{SIGNED}"
+            f"Searched the knowledge store for {searched}. {SIGNED}\n\n## The task\n\n{_as_quote(task)}"
         )
     number = {source: count for count, source in enumerate(dict.fromkeys(map(_cited, hits)), 1)}
     passages = "\n\n".join(f"{_quote(hit)}\n\nSource: [{number[_cited(hit)]}]" for hit in hits)
@@ -124,7 +127,9 @@ def _where(jobs: list[EndedJob]) -> str:
 
 def gist(text: str) -> str:
     """The first sentences of a text, its summary where it begins with one; cut at a sentence if it can be."""
-    lines = text.strip().splitlines()
+    first, *_ = paragraphs = text.strip().split("\n\n")
+    lines = (first if first.startswith("**Summary.**") else "\n".join(paragraphs)).splitlines()
+    lines = [line for line in lines if not line.startswith(">")] or lines
     prose = " ".join(line for line in lines if not line.lstrip().startswith("#")) or " ".join(lines)
     prose = re.sub(r"^\W*summary\W+", "", " ".join(prose.split()), flags=re.IGNORECASE)
     taken = ""

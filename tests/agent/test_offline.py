@@ -15,6 +15,8 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCall
 
 from agent.notifications import Notice, render
 from agent.offline import OfflineModel
+from agent.offline_text import plain
+from agent.offline_words import gist
 from agent.subagents import RESEARCHER, worker_instructions
 
 Run = Callable[..., Any]
@@ -345,7 +347,8 @@ def test_what_goes_out_comes_back_as_a_report_of_quotes_with_sources(
         assert word in report
     quoted = [line.removeprefix("> ") for line in report.splitlines() if line.startswith("> ")]
     assert len(quoted) == len(set(quoted)) == report.count("Source: [1]") >= 3
-    assert [line for line in quoted if line not in " ".join(PAGE.split())] == []
+    page = plain(" ".join(PAGE.split()))
+    assert [line for line in quoted if line not in page] == []
     sources = report.split("## Sources")[1]
     assert "1. " in sources and "docs/storage.md" in sources
     assert "quotes and does not interpret" in report
@@ -357,6 +360,47 @@ def test_a_report_without_findings_says_so(worker: Stage, run: Run) -> None:
         "**Summary.** Nothing was found in the knowledge store on the airspeed of an unladen swallow."
     )
     assert "> Research the airspeed of an unladen swallow." in report
+
+
+FOUND = (
+    "[1] README.md (source outrider docs, 2026-11-30, trust 3: the operator's own)\n"
+    "The same from the terminal — After `make run` it is `.venv/bin/outrider`. ``` outrider jobs outrider status ``` Now more.\n\n"
+    "[2] README.md (source outrider docs, 2026-11-30, trust 3: the operator's own)\nLocks are in the pages.\n\n"
+    "[3] Research locks (bg-0123456789ab) (source s1, 2026-11-30, trust 2: an agent's work)\n> Locks, quoted before.\n\n"
+    "[4] docs/a.md (source outrider docs, 2026-11-30, trust 3: the operator's own)\n"
+    "**Locks** keep [writers](b.md) apart, and are what the operating system gives to a process that asks it for them, until "
+    "it ends. ```sh fuser x ``` | a | b | |---|---| | c | d |"
+)
+
+
+def test_a_report_quotes_prose_of_the_pages_and_neither_commands_nor_earlier_reports(worker: Stage, run: Run) -> None:
+    worker.says["memory_recall"] = FOUND
+    report = run(worker.turn("Research locks."))
+    assert [line for line in report.splitlines() if line.startswith("> ")] == [
+        "> Locks keep writers apart, and are what the operating system gives to a process that asks it for them, until it "
+        "ends. …",
+        "> Locks are in the pages.",
+    ]
+    assert "bg-0123456789ab" not in report and "```" not in report and "outrider jobs" not in report
+
+
+@pytest.mark.parametrize(
+    ("passage", "prose"),
+    [
+        ("… = await spawn(prompt='x') asyncio.run(main()) ``` A job is sent out.", "… A job is sent out."),
+        ("… and it goes on in prose, with `a_name`. ```sh make run", "… and it goes on in prose, with `a_name`. …"),
+        ("… 30 | seconds | `x` | y |", "… 30 …"),
+        ("Plain *words* __stay__ or 2 > 1.", "Plain *words* stay or 2 > 1."),
+    ],
+)
+def test_of_a_passage_that_is_cut_anywhere_the_prose_is_left(passage: str, prose: str) -> None:
+    assert plain(passage) == prose
+
+
+def test_a_briefing_on_a_report_without_findings_is_a_whole_sentence(worker: Stage, run: Run) -> None:
+    assert gist(run(worker.turn("Research kiwis."))) == (
+        "Nothing was found in the knowledge store on kiwis. So this report has no findings."
+    )
 
 
 def test_a_worker_whose_search_failed_does_not_report_that_there_is_nothing(worker: Stage, run: Run) -> None:
