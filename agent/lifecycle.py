@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.notifications import erased_block
+from agent.tools import RECALLED
 from background import queue, retention
 from background.database import Database, Tx
-from background.errors import TryAgain
+from background.errors import StorageUnavailable, TryAgain
 from background.limits import SECOND
 from background.queue import Run
 from background.retention import Ages
@@ -39,9 +40,10 @@ class Lifecycle:
         try:
             await self.knowledge.erase_jobs(run.params["owner"], run.params["jobs"], run.params["at"])
             clean = await self.knowledge.purge()
-        except StoreFailed as error:
+            clean = clean and await self.db.shrink()
+        except (StoreFailed, StorageUnavailable) as error:
             raise TryAgain(backoff(run.tries), str(error)) from error
-        if not (clean and await self.db.shrink()):
+        if not clean:
             raise TryAgain(backoff(run.tries), "a reader is in the way")
         await self.db.write(queue.finish, run)
         log.info("erased: %s reports, and the files hold nothing of it any more", len(run.params["jobs"]))
@@ -53,7 +55,8 @@ class Lifecycle:
             gone += some
         if gone:
             log.info("purged %s rows that had outlived their time", gone)
-            await self.db.shrink()
+            if not await self.db.shrink():
+                await self.db.write(retention.clean)
         await self.db.write(_again, run)
 
 
@@ -67,13 +70,17 @@ def _again(tx: Tx, run: Run) -> None:
 
 
 def forgetting(job_id: str) -> Callable[[str], str]:
-    """Takes a job's report out of a text that a turn was given: its notification, or what a tool read out of it."""
+    """Takes a job's report out of a text that a turn was given: its notification, or what a tool read or found of it."""
     block = re.compile(rf"<task-notification>\n<job-id>{re.escape(job_id)}</job-id>.*?</task-notification>", re.DOTALL)
+    found = re.compile(rf"^(\[\d+\]) [^\n]*\({re.escape(job_id)}\)  \(source [^\n]*\n[^\n]*", re.MULTILINE)
     read = (f"Report of {job_id},", f"{job_id} ")
 
     def forget(text: str) -> str:
         if text.startswith(read):
             return GONE
-        return block.sub(erased_block(job_id), text) if job_id in text else text
+        if job_id not in text:
+            return text
+        text = block.sub(erased_block(job_id), text)
+        return found.sub(rf"\1 {GONE}", text) if text.startswith(RECALLED) else text
 
     return forget

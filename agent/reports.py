@@ -59,10 +59,11 @@ class Reports:
     async def put(self, job_id: str, attempt: int) -> str | None:
         """Put a report into the index, as it is kept. Returns the answer level at which it is; raises `StoreFailed`.
 
-        None for what is not indexed: no report, a partial one, an attempt that a later one has replaced.
+        None for what is not indexed: no report, a partial one, an attempt that a later one has replaced, a job that
+        was erased.
         """
         job, text, level = await self.db.read(_report_of, job_id)
-        if job.attempts != attempt or job.status != "completed" or not text:
+        if job is None or job.attempts != attempt or job.status != "completed" or not text:
             return None
         await self.knowledge.put(
             Document(
@@ -80,8 +81,10 @@ class Reports:
         return level
 
 
-def _report_of(tx: Tx, job_id: str) -> tuple[Job, str, str]:
-    job = jobs.by_id(tx, job_id)
+def _report_of(tx: Tx, job_id: str) -> tuple[Job | None, str, str]:
+    job = jobs.known(tx, job_id)
+    if job is None:
+        return None, "", ""
     result = results.read(tx, job.task_id)
     return job, result.text if result else "", tasks.ceiling_of(tx, job.task_id) if job.task_id else ""
 
@@ -90,9 +93,11 @@ def _indexed(tx: Tx, job_id: str, attempt: int, level: str | None) -> None:
     """The index holds the report as it was kept when it was read. Raises `TryAgain` where less is kept by now."""
     if level is None:
         return
-    if _report_of(tx, job_id)[2] != level:
+    _, text, held = _report_of(tx, job_id)
+    if held != level:
         raise TryAgain(0, "less is kept of the report by now than was indexed")
-    jobs.indexed(tx, job_id, attempt)
+    if text:  # else it was erased meanwhile, and an `erase` run takes it out of the index
+        jobs.indexed(tx, job_id, attempt)
 
 
 def _done(tx: Tx, run: Run, job_id: str, attempt: int, level: str | None) -> None:

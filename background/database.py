@@ -38,7 +38,7 @@ READERS = 3
 DEFAULT_LIMITS = Limits()
 BUSY_TIMEOUT_MS = 5000
 SHRINK_TIMEOUT_MS = 200
-PAGES_GIVEN_BACK = 4096  # of 4 KiB, at a time
+PAGES_GIVEN_BACK = 1024  # of 4 KiB, at a time
 FOREIGN_POLL_S = 0.1
 GROUP = 64  # functions that share a commit, or a snapshot, at most
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -243,7 +243,9 @@ class Database:
         if self._writer is None or self._closing:
             raise StorageUnavailable("the registry is closed")
         try:
-            return await self._writer.run(_shrink)
+            while await self._writer.run(_give_back):
+                pass  # whoever waits for the writer has a turn in between
+            return await self._writer.run(_empty_log)
         except sqlite3.DatabaseError as error:
             raise _told(error) from error.__cause__
 
@@ -375,8 +377,15 @@ def _told(error: BaseException) -> BaseException:
     return error
 
 
-def _shrink(connection: sqlite3.Connection) -> bool:
-    connection.execute(f"pragma incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+def _give_back(connection: sqlite3.Connection) -> bool:
+    """Some of the free pages leave the file. Whether there are more."""
+    before = connection.execute("pragma freelist_count").fetchone()[0]
+    if before:
+        connection.execute(f"pragma incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+    return 0 < connection.execute("pragma freelist_count").fetchone()[0] < before
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
     connection.execute(f"pragma busy_timeout={SHRINK_TIMEOUT_MS}")  # whoever wants to write waits for this
     try:
         busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()

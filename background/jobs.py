@@ -127,6 +127,7 @@ class Job:
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
+            **({"erased": True} if self.erased else {}),  # its report is gone, and only then is this said
         }
 
 
@@ -478,6 +479,12 @@ def dismiss(tx: Tx, owner: str, job_id: str) -> Job:
         raise Fault("conflict", f"The job is {job.status}; only an ended job can be dismissed.", status=job.status)
     tx.x("update jobs set dismissed = 1 where id = :id", id=job_id)
     return by_id(tx, job_id)
+
+
+def sent_from(tx: Tx, session: str | None, cause: str) -> bool:
+    """Whether this session (a uid) has sent out a job or a batch of this id."""
+    sql = "select 1 from {} where id = :cause and session = :session"
+    return any(tx.one(sql.format(table), cause=cause, session=session) for table in ("jobs", "batches"))
 
 
 def ids_of_sessions(tx: Tx, uids: str) -> list[str]:

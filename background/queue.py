@@ -298,11 +298,28 @@ def _vacate(tx: Tx, ended: Row | None) -> bool:
     return True
 
 
-def erase(tx: Tx, task_ids: str, prefixes: Iterable[str]) -> None:
-    """Take away the runs of tasks (a JSON list of ids), and those whose key begins so. Whoever works on one has lost it."""
+def erase(tx: Tx, task_ids: str, keys: Iterable[str]) -> None:
+    """Take away the runs of tasks (a JSON list of ids), and those of these keys, or of keys that go on from one of them
+    behind a colon or a dot. Whoever works on one has lost it.
+    """
     tx.x("delete from runs where task_id in (select value from json_each(:ids))", ids=task_ids)
-    for prefix in prefixes:  # a key's parts are set apart by colons, and ";" comes right behind ":"
-        tx.x("delete from runs where key >= :first and key < :last", first=f"{prefix}:", last=f"{prefix};")
+    for key in keys:
+        for first, last in ((f"{key}:", f"{key};"), (f"{key}.", f"{key}/")):  # each with the character right behind it
+            tx.x(
+                "delete from runs where key = :key or (key >= :first and key < :last)", key=key, first=first, last=last
+            )
+    tx.ring("ended")
+    tx.ring("runs")
+
+
+def start_over(tx: Tx, run_id: int) -> None:
+    """Take a run from whoever works on it: it goes on at once, from what is stored, and that is no try."""
+    tx.x(
+        f"update runs set state = 'queued', spent = {_SPENT}, worker = null, lease_until = null, leased_at = null, "
+        f"due_at = :now, tries = tries - 1 where id = :id and state in {guard(RUN, 'release')}",
+        id=run_id,
+        now=tx.now,
+    )
     tx.ring("ended")
     tx.ring("runs")
 

@@ -60,13 +60,16 @@ def erase_task(tx: Tx, task: Task) -> None:
     if task.origin == "background":
         raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
+    said, _ = sessions.opening(tx, task.id)
     _erase(tx, task.owner, [task.id], [], [])
+    sessions.retitle(tx, task.session, said, sessions.first_words(tx, task.session))
 
 
 def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
     """Erase one report: its text wherever it stands, and nothing else. Raises `not_found`, `conflict` faults.
 
-    `forget` takes the report out of a text that a turn was given.
+    `forget` takes the report out of a text that a turn was given. A turn that is at work has it in its memory, and begins
+    anew from what is stored.
     """
     job = jobs.get(tx, owner, job_id)
     if not job.ended:
@@ -79,6 +82,10 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
     sessions.rewrite_notifications(tx, job.session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([job.session])):
         tasks.rewrite_checkpoints(tx, task_id, forget)
+    running = tasks.running(tx, job.session)
+    run = queue.open_run_of(tx, running.id) if running else None
+    if run is not None:
+        queue.start_over(tx, run["id"])
     _enqueue(tx, owner, [job_id])
 
 
@@ -112,10 +119,15 @@ def _erase(
 ) -> None:
     """Children first. What a purge takes stays remembered in the index: a report outlives its job (`indexed` False)."""
     of_tasks, of_jobs, of_sessions = json.dumps(task_ids), json.dumps(job_ids), json.dumps(uids)
-    prefixes = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index", "tighten")]
-    prefixes += [f"{kind}:{batch}" for batch in batches.of_jobs(tx, of_jobs) for kind in ("nudge", "join")]
-    prefixes += [f"{kind}:{task_id}" for task_id in task_ids for kind in ("nudge:again", "expire")]
-    queue.erase(tx, of_tasks, prefixes)
+    keys = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index", "tighten")]
+    keys += [f"{kind}:{batch}" for batch in batches.of_jobs(tx, of_jobs) for kind in ("nudge", "join")]
+    keys += [f"expire:{task_id}" for task_id in task_ids]
+    if uids:  # of a turn that goes alone: what it held is still to be told
+        keys += [f"nudge:{kind}:{task_id}" for task_id in task_ids for kind in ("again", "rest")]
+    queue.erase(tx, of_tasks, keys)
+    for task_id in task_ids:  # who watches it, or waits for it, looks and finds it gone
+        tx.ring(f"view:{task_id}")
+        tx.ring(f"end:{task_id}")
     delivery.erase(tx, of_jobs)
     delivery.forget_tasks(tx, of_tasks)
     batches.forget_tasks(tx, of_tasks)
@@ -133,6 +145,11 @@ def _erase(
     sessions.erase(tx, of_sessions)
     if indexed:
         _enqueue(tx, owner, job_ids)
+
+
+def clean(tx: Tx) -> None:
+    """What is gone leaves the files too, as soon as nobody reads there any more."""
+    _enqueue(tx, "", [])
 
 
 def _enqueue(tx: Tx, owner: str, job_ids: list[str]) -> None:

@@ -143,10 +143,18 @@ def heard_from_user(tx: Tx, session: Session, text: str) -> None:
     )
 
 
-def seen_at(tx: Tx, uid: str, at: Any) -> None:
+def seen_at(tx: Tx, uid: str, at: int) -> None:
     """Something was last said here at this time, if that is later than what is known; for what comes from elsewhere."""
-    if isinstance(at, int) and not isinstance(at, bool):
-        tx.x("update sessions set updated_at = max(updated_at, :at) where uid = :uid", uid=uid, at=min(at, tx.now))
+    tx.x("update sessions set updated_at = max(updated_at, :at) where uid = :uid", uid=uid, at=min(at, tx.now))
+
+
+def first_words(tx: Tx, uid: str) -> str:
+    """What its user said first of what is still in the log; nothing where no word of theirs is."""
+    row = tx.one(
+        "select * from messages where session = :uid and kind = 'user' and text is not null order by id limit 1",
+        uid=uid,
+    )
+    return "" if row is None else _text(tx, row)
 
 
 def retitle(tx: Tx, uid: str, said: str, kept: str) -> None:
@@ -381,6 +389,11 @@ def whole_log(tx: Tx, session: str) -> list[Whole]:
     ]
 
 
+def logged(tx: Tx, session: str) -> set[str]:
+    """The uids of all entries of a session's log."""
+    return {row["uid"] for row in tx.q("select uid from messages where session = :session", session=session)}
+
+
 def restore(
     tx: Tx,
     session: str,
@@ -391,12 +404,8 @@ def restore(
     text: str | None,
     content: str | None,
 ) -> None:
-    """An entry of a log from elsewhere; one that is there already stays. Raises `KeyError`, `TypeError`, `ValueError`."""
-    if tx.one("select 1 from messages where session = :session and uid = :uid", session=session, uid=uid):
-        return
-    if content is not None and not isinstance(json.loads(content), dict):
-        raise ValueError("not a message")
-    row, kind = f"{session}/{uid}", str(carried["kind"])
+    """An entry of a log from elsewhere, with its fields as a snapshot carries them; it is not there yet."""
+    row, kind = f"{session}/{uid}", carried["kind"]
     tx.x(
         "insert into messages (uid, session, task_id, role, kind, text, content, chars, job_ids, created_at) values "
         "(:uid, :session, :task, :role, :kind, :text, :content, :chars, :job_ids, :at)",
@@ -408,8 +417,8 @@ def restore(
         text=tx.seal("messages.text", row, text) if text else None,
         content=None if content is None else tx.seal("messages.content", row, content),
         chars=len(text or ""),
-        job_ids=json.dumps([str(job_id) for job_id in carried.get("job_ids", [])]),
-        at=int(carried["created_at"]),
+        job_ids=json.dumps(carried["job_ids"]),
+        at=carried["created_at"],
     )
     if kind == "user" and text:
         tx.x(

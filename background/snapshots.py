@@ -6,27 +6,32 @@ one of the keys is. It holds ended turns alone: no key, token, receipt or webhoo
 
 import base64
 import binascii
+import json
 import uuid
+from dataclasses import dataclass, field
 from typing import Any
 
 from background import journal, results, sessions, tasks
 from background.database import Row, Tx
 from background.errors import Fault, Unsealable
+from background.results import artifact_id
 from background.sessions import Session
-from background.states import TASK, ended
+from background.snapshot_shape import FORMAT, SEALED, VERSION, bad, checked
 
-FORMAT = "outrider.session"
-VERSION = 1
-SEALED = "sealed:"
-MOST_TASKS = 10_000
 Snapshot = dict[str, Any]
+NAMES = uuid.UUID("6f2d3a0e-6a0b-4c53-9d43-6b2f0f8f7a41")  # of tasks whose own id is another's
 
 
 def export(tx: Tx, session: Session) -> Snapshot:
-    """The session as it stands. Every text in it is a cell, sealed for this place in this snapshot."""
+    """The session as it stands. Every text in it is a cell, sealed for this place in this snapshot.
+
+    Raises a `conflict` fault for a job's own session: its turns are nothing without the job.
+    """
+    if session.kind == "background":
+        raise Fault("conflict", "A job's own session is not taken elsewhere; its report is in the job.")
     turns = tasks.ended_of_session(tx, session.uid)
-    ids = [row["id"] for row in turns]
-    kept = results.read_many(tx, ids)
+    ids = {row["id"] for row in turns}
+    kept = results.read_many(tx, list(ids))
     seal = _Seal(tx, session.id)
     return {
         "format": FORMAT,
@@ -34,7 +39,11 @@ def export(tx: Tx, session: Session) -> Snapshot:
         "session": {"id": session.id, "created_at": session.created_at, "updated_at": session.updated_at},
         "tasks": [_task(tx, row, seal) for row in turns],
         "results": {task_id: _result(result, seal, task_id) for task_id, result in kept.items()},
-        "messages": [_message(entry, seal) for entry in sessions.whole_log(tx, session.uid) if _belongs(entry, ids)],
+        "messages": [
+            _message(entry, seal)
+            for entry in sessions.whole_log(tx, session.uid)
+            if entry.task_id is None or entry.task_id in ids
+        ],
     }
 
 
@@ -50,23 +59,15 @@ class _Seal:
         cell = self._tx.seal(f"snapshot.{place}", self._session, text)
         return SEALED + base64.b64encode(cell).decode()
 
-    def open(self, place: str, cell: Any) -> str | None:
-        """The text of a cell, or one that was written in plain. Raises an `invalid` fault for anything else."""
+    def open(self, place: str, cell: str | None) -> str | None:
+        """The text of a cell. Raises an `invalid` fault for one that was not sealed for this place with a key of ours."""
         if cell is None:
             return None
-        if not isinstance(cell, str):
-            raise _bad(place, "must be text")
-        if not cell.startswith(SEALED):
-            return cell
         try:
             sealed = base64.b64decode(cell.removeprefix(SEALED), validate=True)
             return self._tx.unseal(f"snapshot.{place}", self._session, sealed)
         except (binascii.Error, ValueError, Unsealable):
-            raise _bad(place, "cannot be opened: altered, moved, or sealed with a key that is not here") from None
-
-
-def _bad(place: str, why: str) -> Fault:
-    return Fault("invalid", f"{place}: {why}.", field=place)
+            raise bad(place, "cannot be opened: altered, moved, or sealed with a key that is not here") from None
 
 
 def _task(tx: Tx, row: Row, seal: _Seal) -> Snapshot:
@@ -85,10 +86,6 @@ def _result(result: results.Result, seal: _Seal, task_id: str) -> Snapshot:
         "artifacts": seal.close(f"{at}.artifacts", results.encode(result.artifacts)),
         "partial": seal.close(f"{at}.partial", result.partial),
     }
-
-
-def _belongs(entry: sessions.Whole, task_ids: list[str]) -> bool:
-    return entry.task_id is None or entry.task_id in task_ids
 
 
 def _message(entry: sessions.Whole, seal: _Seal) -> Snapshot:
@@ -117,81 +114,89 @@ def copy(tx: Tx, session: Session, to: str) -> Session:
 def load(tx: Tx, owner: str, snapshot: Any, to: str | None = None, *, fresh_ids: bool = False) -> Session:
     """Make a snapshot into the owner's session `to`, by default of the snapshot's own id. All of it or nothing.
 
-    What is there stays: a task of the same id and owner keeps its result, and one that has none is given the
-    snapshot's. A task whose id is another's gets a new one. A result without a task is passed over, and a task without
-    a result has none. Raises `invalid` faults that name the place.
+    What is there stays: a task of the same id and session keeps its result, and one that has none is given the
+    snapshot's. A task whose id is taken elsewhere gets another, the same at each load. A result without a task is passed
+    over, and a task without a result has none. Raises `invalid` faults that name the place.
     """
-    given = _checked(snapshot)
-    seal = _Seal(tx, given["session"]["id"])
-    session = sessions.open_session(tx, owner, to or given["session"]["id"])
-    sessions.seen_at(tx, session.uid, given["session"].get("updated_at"))
-    names: dict[str, str] = {}
-    for task in given["tasks"]:
-        names[task["id"]] = _load_task(tx, owner, session, task, seal, fresh=fresh_ids)
-    for task_id, result in given["results"].items():
-        if task_id in names:
-            _load_result(tx, names[task_id], task_id, result, seal)
-    for message in given["messages"]:
-        _load_message(tx, session, message, names, seal)
+    given = checked(snapshot)
+    session = sessions.open_session(tx, owner, to or given.session_id)
+    sessions.seen_at(tx, session.uid, given.updated_at)
+    loading = _Loading(tx, owner, session, _Seal(tx, given.session_id), fresh_ids)
+    for task in given.tasks:
+        loading.task(task)
+    for task_id, result in given.results.items():
+        loading.result(task_id, result)
+    for message in given.messages:
+        loading.message(message)
     return session
 
 
-def _checked(snapshot: Any) -> Snapshot:
-    if not isinstance(snapshot, dict) or snapshot.get("format") != FORMAT:
-        raise _bad("format", f"must be {FORMAT}")
-    if snapshot.get("version") != VERSION:
-        raise _bad("version", f"must be {VERSION}")
-    session = snapshot.get("session")
-    if not isinstance(session, dict) or not isinstance(session.get("id"), str):
-        raise _bad("session.id", "must be text")
-    lists = {name: snapshot.get(name, []) for name in ("tasks", "messages")}
-    found = snapshot.get("results", {})
-    for name, value in lists.items():
-        if not isinstance(value, list) or len(value) > MOST_TASKS or not all(isinstance(one, dict) for one in value):
-            raise _bad(name, f"must be a list of at most {MOST_TASKS} objects")
-    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-        raise _bad("results", "must be an object of objects")
-    return {"session": session, "results": found, **lists}
+@dataclass
+class _Loading:
+    """One snapshot on its way into a session; `names` are the ids that its tasks have here."""
 
+    tx: Tx
+    owner: str
+    session: Session
+    seal: _Seal
+    fresh: bool
+    names: dict[str, str] = field(default_factory=dict)
 
-def _load_task(tx: Tx, owner: str, session: Session, task: Snapshot, seal: _Seal, *, fresh: bool) -> str:
-    if task.get("state") not in ended(TASK):
-        raise _bad("tasks.state", f"must be one of {', '.join(ended(TASK))}")
-    old = task.get("id")
-    if not isinstance(old, str) or not 1 <= len(old) <= 256:
-        raise _bad("tasks.id", "must be text of 1 to 256 characters")
-    there = None if fresh else tasks.find(tx, owner, old)
-    if there is not None and there.session == session.uid:
-        return old
-    new = str(uuid.uuid4()) if fresh or tasks.exists(tx, old) else old
-    at = f"tasks.{old}"
-    texts = {name: seal.open(f"{at}.{name}", task.get(name)) for name in ("detail", "transcript")}
-    try:
-        tasks.restore(tx, new, owner, session.uid, task, **texts)
-    except (KeyError, TypeError, ValueError):
-        raise _bad(f"tasks.{old}", "is not a task as it is exported") from None
-    journal.restore(tx, new, owner, session.uid, task["state"], task["ended_at"])
-    return new
+    def __post_init__(self) -> None:
+        self.logged = sessions.logged(self.tx, self.session.uid)
 
+    def task(self, task: Snapshot) -> None:
+        old = task["id"]
+        new, there = self._named(old)
+        self.names[old] = new
+        if there:
+            return
+        texts = {name: self.seal.open(f"tasks.{old}.{name}", task[name]) for name in ("detail", "transcript")}
+        ended_at = min(task["ended_at"], self.tx.now)
+        times = {"created_at": min(task["created_at"], ended_at), "ended_at": ended_at}
+        tasks.restore(self.tx, new, self.owner, self.session.uid, {**task, **times}, **texts)
+        journal.restore(self.tx, new, self.owner, self.session.uid, task["state"], ended_at)
 
-def _load_result(tx: Tx, task_id: str, old: str, result: Snapshot, seal: _Seal) -> None:
-    at = f"results.{old}"
-    artifacts = seal.open(f"{at}.artifacts", result.get("artifacts"))
-    partial = seal.open(f"{at}.partial", result.get("partial"))
-    try:
-        results.record(tx, task_id, results.decode(artifacts or "[]"), partial)
-    except ValueError:
-        raise _bad(f"{at}.artifacts", "must be a list of artifacts") from None
+    def _named(self, old: str) -> tuple[str, bool]:
+        """The id that a task has here, and whether it is here already."""
+        by_name = str(uuid.uuid5(NAMES, f"{self.session.uid}/{old}"))
+        for name in () if self.fresh else (old, by_name):
+            found = tasks.find(self.tx, self.owner, name)
+            if found is not None and found.session == self.session.uid:
+                return name, True
+            if not tasks.exists(self.tx, name):
+                return name, False
+        return str(uuid.uuid4()), False
 
+    def result(self, old: str, result: Snapshot) -> None:
+        at, new = f"results.{old}", self.names[old]
+        artifacts = self.seal.open(f"{at}.artifacts", result["artifacts"])
+        partial = self.seal.open(f"{at}.partial", result["partial"])
+        try:
+            found = results.decode(artifacts or "[]")
+        except ValueError:
+            raise bad(f"{at}.artifacts", "must be a list of artifacts") from None
+        ours = {artifact_id(old, number): artifact_id(new, number) for number in range(1, len(found) + 1)}
+        for artifact in found:
+            artifact["artifactId"] = ours.get(artifact.get("artifactId", ""), artifact.get("artifactId"))
+        results.record(self.tx, new, found, partial)
 
-def _load_message(tx: Tx, session: Session, message: Snapshot, names: dict[str, str], seal: _Seal) -> None:
-    uid, old = message.get("uid"), message.get("task")
-    if not isinstance(uid, str) or message.get("kind") not in sessions.KINDS:
-        raise _bad("messages", "must have a uid and a kind")
-    if old is not None and old not in names:
-        return
-    texts = {name: seal.open(f"messages.{uid}.{name}", message.get(name)) for name in ("text", "content")}
-    try:
-        sessions.restore(tx, session.uid, uid, names.get(old or ""), message, **texts)
-    except (KeyError, TypeError, ValueError):
-        raise _bad(f"messages.{uid}", "is not a message as it is exported") from None
+    def message(self, message: Snapshot) -> None:
+        uid, old = message["uid"], message["task"]
+        if uid in self.logged or (old is not None and old not in self.names):
+            return
+        text, content = (self.seal.open(f"messages.{uid}.{name}", message[name]) for name in ("text", "content"))
+        carried = {**message, "created_at": min(message["created_at"], self.tx.now)}
+        said = None if content is None else self._at_home(json.loads(content))
+        task = None if old is None else self.names[old]
+        sessions.restore(self.tx, self.session.uid, uid, task, carried, text=text, content=said)
+
+    def _at_home(self, content: Snapshot) -> str:
+        """The protocol's message, which names its session and tasks by what they are called here."""
+        if "contextId" in content:
+            content["contextId"] = self.session.id
+        if "taskId" in content:
+            content["taskId"] = self.names.get(content["taskId"], content["taskId"])
+        if "referenceTaskIds" in content:
+            content["referenceTaskIds"] = [self.names.get(name, name) for name in content["referenceTaskIds"]]
+        return json.dumps(content, ensure_ascii=False)

@@ -182,6 +182,8 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     background = message.origin == "background"
     kind = "background" if background else "chat"
     user = message.origin == "user"
+    if message.origin == "background-resume" and not jobs.sent_from(tx, session and session.uid, message.cause or ""):
+        raise Fault("conflict", "What this would tell of is gone.")  # it was erased after the post had been made
     if session is None:
         session = sessions.make(tx, message.owner, message.session_id, kind, message.text if user else "")
     elif session.kind != kind:
@@ -632,15 +634,16 @@ def erase(tx: Tx, task_ids: str) -> None:
 def rewrite_checkpoints(tx: Tx, task_id: str, rewrite: Callable[[str], str]) -> None:
     """Change the texts, however deep in JSON, that a task's checkpoints hold."""
     for name, content in checkpoints(tx, task_id).items():
-        tree = json.loads(content)
-        changed = _rewritten(tree, rewrite)
-        if changed != tree:
-            tx.x(
-                "update checkpoints set content = :content where task_id = :task and name = :name",
-                content=tx.seal("checkpoints.content", f"{task_id}/{name}", json.dumps(changed, ensure_ascii=False)),
-                task=task_id,
-                name=name,
-            )
+        if name.startswith("fold:"):  # what was taken up stands there as it was said
+            changed = rewrite(content)
+        else:
+            changed = json.dumps(_rewritten(json.loads(content), rewrite), ensure_ascii=False)
+        tx.x(
+            "update checkpoints set content = :content where task_id = :task and name = :name",
+            content=tx.seal("checkpoints.content", f"{task_id}/{name}", changed),
+            task=task_id,
+            name=name,
+        )
 
 
 def _rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
@@ -690,29 +693,16 @@ def restore(
     detail: str | None,
     transcript: str | None,
 ) -> None:
-    """A turn that ended elsewhere. Raises `KeyError`, `TypeError`, `ValueError` for what no snapshot of ours holds."""
-    row = {name: carried.get(name) for name in CARRIED if name != "id"}
-    numbers = ("requests", "input_tokens", "output_tokens", "tool_calls", "created_at", "ended_at")
-    row |= {name: int(carried[name]) for name in numbers}
-    row |= {name: str(carried[name]) for name in ("profile", "origin", "ceiling")}
-    if (
-        row["origin"] not in ("user", "background-resume")
-        or row["ceiling"] not in ceilings.LEVELS
-        or not isinstance(row["started_at"], int | None)
-        or not all(isinstance(row[name], str | None) for name in ("cause", "reason"))
-        or (row["reason"] is not None and row["state"] != "failed")
-    ):
-        raise ValueError("not a turn")
-    names = ("owner", "session", "revision", "detail", *row)
+    """A turn that ended elsewhere, with its fields as a snapshot carries them (see `snapshot_shape.py`)."""
+    names = [name for name in CARRIED if name != "id"]
     tx.x(
-        f"insert into tasks (id, {', '.join(names)}) values (:id, {', '.join(f':{name}' for name in names)})",
+        f"insert into tasks (id, owner, session, revision, detail, {', '.join(names)}) "
+        f"values (:id, :owner, :session, 1, :detail, {', '.join(f':{name}' for name in names)})",
         id=task_id,
         owner=owner,
         session=session,
-        revision=1,
         detail=None if detail is None else tx.seal("tasks.detail", task_id, detail),
-        **row,
+        **{name: carried[name] for name in names},
     )
     if transcript is not None:
-        json.loads(transcript)
         _keep(tx, task_id, "transcript", transcript)

@@ -110,7 +110,7 @@ def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], leve
 
 async def get_job(call: Call) -> Json:
     job, result = await call.db.read(_with_report, call.owner, call.id)
-    return {**job_json(job), "report": result.text if result and job.ended else None}
+    return {**job_json(job), "report": result.text if result and job.ended and not job.erased else None}
 
 
 def _with_report(tx: Tx, owner: str, job_id: str) -> tuple[Job, Result | None]:
@@ -121,6 +121,8 @@ def _with_report(tx: Tx, owner: str, job_id: str) -> tuple[Job, Result | None]:
 async def get_report(call: Call) -> Response:
     job, result = await call.db.read(_with_report, call.owner, call.id)
     report = result.text if result and job.ended else ""
+    if job.erased:
+        raise Fault("not_found", "The report of this job was erased.", reason="REPORT_ERASED")
     if not report:
         raise Fault("not_found", f"The job is {job.status} and has no report.", status=job.status)
     if flag(call.query, "html"):

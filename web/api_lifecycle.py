@@ -10,9 +10,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from agent.lifecycle import forgetting
-from background import jobs, retention, sessions, snapshots, tasks
+from background import jobs, retention, sessions, snapshots, tasks, terminal
 from background.database import Tx
 from background.errors import Fault, not_found
+from web.api import job_json
 from web.api_sessions import session_json
 from web.door import Call, Endpoint, Json, door, session_id
 from web.house import House
@@ -47,9 +48,12 @@ def _erase_task(tx: Tx, owner: str, given: str, task_id: str) -> None:
 
 
 async def erase_report(call: Call) -> Response:
-    await call.db.write(retention.erase_report, call.owner, call.id, forgetting(call.id))
-    job = await call.db.read(jobs.get, call.owner, call.id)
-    return JSONResponse({**job.public(), "prompt": job.prompt}, 202)
+    return JSONResponse(await call.db.write(_erase_report, call.owner, call.id), 202)
+
+
+def _erase_report(tx: Tx, owner: str, job_id: str) -> Json:
+    retention.erase_report(tx, owner, job_id, forgetting(job_id))
+    return {**job_json(jobs.get(tx, owner, job_id)), "report": None}
 
 
 async def export_session(call: Call) -> Response:
@@ -66,12 +70,15 @@ async def import_session(call: Call) -> Response:
     given = snapshot.get("session")
     named = to if to is not None else given.get("id") if isinstance(given, dict) else None
     target = session_id(named, "id" if to is not None else "session.id")
-    made = await call.db.write(_load, call.owner, snapshot, target)
-    return JSONResponse(made, 201)
+    return JSONResponse(await call.db.write(_load, call.owner, snapshot, target, call.house), 201)
 
 
-def _load(tx: Tx, owner: str, snapshot: Json, target: str) -> Json:
-    return session_json(sessions.with_running(tx, snapshots.load(tx, owner, snapshot, target)))
+def _load(tx: Tx, owner: str, snapshot: Json, target: str, house: House) -> Json:
+    made = snapshots.load(tx, owner, snapshot, target)
+    for task in tasks.ended_of_session(tx, made.uid):  # where it comes from, more may have been kept than here
+        offer = house.offers.get(task["profile"])
+        terminal.tighten(tx, task["id"], offer.level if offer else house.settings.answer_level)
+    return session_json(sessions.with_running(tx, made))
 
 
 async def copy_session(call: Call) -> Response:

@@ -189,6 +189,8 @@ def _delivery(job: dict[str, Any]) -> dict[str, str]:
 
 
 def _report(job: dict[str, Any]) -> str:
+    if job.get("erased"):
+        return "erased"
     if not job.get("report_chars"):
         return "none"
     kind = "partial, " if job.get("partial") else ""

@@ -49,9 +49,9 @@ class Posts:
 
     async def dispatch(self, run: Run) -> None:
         """Post the job's prompt into its own background session."""
-        job = await self.db.read(jobs.by_id, run.params["job"])
+        job = await self.db.read(jobs.known, run.params["job"])
         attempt = run.params["attempt"]
-        if job.ended or job.attempts != attempt:
+        if job is None or job.ended or job.attempts != attempt:
             await self.db.write(queue.finish, run)
             return
         try:
@@ -141,6 +141,9 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
     """What to post, decided now; None when nothing is to be posted, and then the run is done."""
     queue.fence(tx, run)
     told = _members(tx, run)
+    if not told:  # erased since
+        queue.finish(tx, run)
+        return None
     session = sessions.by_uid(tx, told[0].session)
     again = run.params.get("again")
     message_id = f"nudge.{again}" if again else f"nudge.{run.params['batch']}.{run.params['generation']}"
@@ -164,11 +167,9 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
 
 
 def _members(tx: Tx, run: Run) -> list[Job]:
-    if "jobs" in run.params:
-        return [jobs.by_id(tx, job_id) for job_id in run.params["jobs"]]
-    return [
-        jobs.by_id(tx, job_id) for job_id in batches.generation_of(tx, run.params["batch"], run.params["generation"])
-    ]
+    """The jobs that a nudge tells of, without those that were erased since."""
+    ids = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
+    return [job for job in (jobs.known(tx, job_id) for job_id in ids) if job is not None]
 
 
 def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, max_unattended: int) -> str | None:
