@@ -325,6 +325,58 @@ def test_everything_said_is_said_with_the_keyboard(console: Console) -> None:
     expect(console.the("message-user")).to_have_count(1)
 
 
+def test_clearing_takes_the_open_chats_finished_jobs_and_asks_twice(console: Console) -> None:
+    ended(console.server, "clear-here", one="Go short", two="Go long")
+    ended(console.server, "clear-there", other="Go long")
+    console.open("clear-here")
+    expect(console.job("two")).to_have_attribute("data-testid", "report-card")
+    console.the("jobs-pill").click()
+    clear = console.the("clear-finished")
+    expect(clear).to_have_text("Clear finished here")
+    clear.click()
+    expect(clear).to_have_text("Clear 2 jobs?")
+    assert not any(job["dismissed"] for job in console.server.jobs("clear-here"))
+    clear.click()
+    expect(console.job("two")).to_have_attribute("data-testid", "job-note")
+    expect(clear).to_be_hidden()
+    assert all(job["dismissed"] for job in console.server.jobs("clear-here"))
+    assert not any(job["dismissed"] for job in console.server.jobs("clear-there"))
+    expect(console.the("job-row", "other")).to_be_visible()
+
+
+def test_a_row_of_the_panel_says_at_what_time_its_job_ended(console: Console) -> None:
+    ended(console.server, "times", work="Go long")
+    console.open("times")
+    console.the("jobs-pill").click()
+    time = console.the("job-row", "work").first.get_by_test_id("job-time")
+    expect(time).to_have_text(re.compile(r"^\d{1,2}:\d\d"))
+    (job,) = console.server.jobs("times")
+    expect(time).to_have_attribute("datetime", job["completed_at"])
+
+
+def test_a_chat_that_does_not_exist_has_no_title_and_nothing_to_write_in(console: Console) -> None:
+    console.open("nosuch-chat")
+    expect(console.the("problem")).to_contain_text("This chat does not exist")
+    expect(console.the("composer")).to_be_hidden()
+    expect(console.the("title")).to_have_text("")
+    console.page.get_by_test_id("new-chat").click()
+    expect(console.the("composer")).to_be_visible()
+    expect(console.the("title")).to_have_text("New chat")
+
+
+def test_the_way_to_the_latest_messages_covers_none_of_them(console: Console) -> None:
+    ended(console.server, "tall", **{f"work {number}": "Go long" for number in range(6)})
+    console.open("tall")
+    expect(console.job("work 5")).to_be_visible()
+    console.page.locator("#scroll").evaluate("(box) => (box.scrollTop = 0)")
+    latest = console.page.get_by_role("button", name="Latest messages")
+    expect(latest).to_be_visible()
+    pill, text = latest.bounding_box(), console.page.locator("#scroll").bounding_box()
+    box = console.page.locator("#composer").bounding_box()
+    assert pill and text and box
+    assert pill["y"] >= text["y"] + text["height"] and pill["y"] + pill["height"] <= box["y"]
+
+
 def test_who_is_refused_reads_why(console: Console) -> None:
     """The server's words, and no word of a lost connection; and when it is let in, it goes on by itself."""
 

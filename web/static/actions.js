@@ -45,5 +45,6 @@ export function jobButtons(job, kind = "quiet") {
   ].filter(Boolean);
 }
 
-/** Dismisses all that ended, as far as the store knows them. */
-export const clearFinished = () => act([...state.jobs.values()].filter((job) => !isLive(job) && !job.dismissed), "dismiss");
+/** What ended in the open chat, or in all where none is open, as far as the store knows it and it is not dismissed. */
+export const finished = () =>
+  [...state.jobs.values()].filter((job) => !isLive(job) && !job.dismissed && [null, job.session].includes(state.current));

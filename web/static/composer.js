@@ -87,6 +87,7 @@ function draw() {
     shown = state.current;
     setBox(drafts.get(shown) ?? "");
   }
+  byId("composer").hidden = state.missing;
   const turn = runningTurn();
   byId("stop").hidden = !turn;
   byId("stop").textContent = turn && state.stopping.has(turn.task) ? "Stopping…" : "Stop";

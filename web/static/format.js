@@ -67,6 +67,13 @@ export function when(time) {
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
+/** The time of day, with its date in front where that is not today. */
+export function timeOfDay(time) {
+  const date = new Date(time);
+  if (date.toDateString() !== new Date(serverNow()).toDateString()) return when(time);
+  return date.toLocaleTimeString(undefined, { timeStyle: "short" });
+}
+
 /** `completed 6, failed 1` in the order of a job's life, as `6 done · 1 failed`. */
 export function counts(jobs) {
   const tally = new Map();

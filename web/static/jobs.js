@@ -1,10 +1,10 @@
 // The pill and the panel of background jobs, of all chats. What is on screen here counts as seen.
 
-import { clearFinished, jobButtons } from "./actions.js";
+import { act, finished, jobButtons } from "./actions.js";
 import { badge, clock, look } from "./cards.js";
 import { showJob } from "./chat.js";
 import { byId, h, keyed, setText } from "./dom.js";
-import { whyEnded } from "./format.js";
+import { plural, timeOfDay, when, whyEnded } from "./format.js";
 import { jobQuestion } from "./questions.js";
 import { goTo } from "./sessions.js";
 import { addView, byAge, changed, findSession, isLive, sessionTitle, state } from "./state.js";
@@ -13,7 +13,9 @@ import { press, toast } from "./toast.js";
 import { markSeen, unread } from "./unread.js";
 
 const PATIENCE_MS = 3000;
+const SURE_MS = 6000;
 
+let sure = null; // the timer of a first press on Clear, which asks for a second one
 let wanted = null; // a job whose card is to be shown once its chat is there
 
 function goToJob(job) {
@@ -29,10 +31,16 @@ function row(job, session) {
   const go = h("button", { class: "quiet link", testid: "go-to-chat", "aria-label": `Go to chat: ${job.description}`, on: { click: () => goToJob(job) } }, session);
   return h("li", { testid: "job-row", job: job.id, "data-status": job.status, tabindex: -1 },
     h("span", { class: "title", dir: "auto" }, job.description),
-    h("span", { class: "facts" }, badge(job), clock(job), h("span", {}, job.subagent_type), go),
+    h("span", { class: "facts" }, badge(job), clock(job), moment(job), h("span", {}, job.subagent_type), go),
     reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason),
     jobQuestion(job),
     h("div", { class: "buttons" }, jobButtons(job)));
+}
+
+/** When it ended, or else when it was sent out. */
+function moment({ completed_at: ended, created_at: sent }) {
+  const time = ended ?? sent;
+  return h("time", { testid: "job-time", datetime: time, title: when(time) }, timeOfDay(time));
 }
 
 function entry(job) {
@@ -65,8 +73,24 @@ function draw() {
   document.body.classList.toggle("panel-open", state.panel);
   keyed(byId("jobs"), state.panel ? liveFirst(jobs).map(entry) : []);
   byId("no-jobs").hidden = jobs.length > 0;
-  byId("clear").hidden = jobs.every(isLive);
+  drawClear();
   byId("more-jobs").hidden = !state.moreJobs;
+}
+
+/** What is dismissed does not come back, and other chats are not on screen: it says how many and where, and asks twice. */
+function drawClear() {
+  const button = byId("clear");
+  const { length } = finished();
+  button.hidden = length === 0;
+  setText(button, sure ? `Clear ${plural(length, "job")}?` : state.current === null ? "Clear finished" : "Clear finished here");
+}
+
+function clear(event) {
+  const again = sure !== null;
+  clearTimeout(sure);
+  sure = again ? null : setTimeout(() => ((sure = null), changed()), SURE_MS);
+  if (again) press(event.currentTarget, () => act(finished(), "dismiss"));
+  else changed();
 }
 
 /** After all views: the card that was asked for may only now be there. */
@@ -90,7 +114,7 @@ export function tellEnded(job) {
 export function startJobs() {
   byId("pill").addEventListener("click", () => showPanel(!state.panel));
   byId("close-panel").addEventListener("click", closePanel);
-  byId("clear").addEventListener("click", (event) => press(event.currentTarget, clearFinished));
+  byId("clear").addEventListener("click", clear);
   byId("more-jobs").addEventListener("click", () => loadMore("jobs"));
   addView(draw);
   addView(drawWanted);

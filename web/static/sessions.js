@@ -21,7 +21,7 @@ export function follow() {
   const named = new URLSearchParams(location.hash.slice(1)).get("s");
   if (named === null) byId("text").focus();
   if (named === state.current && (named || state.loaded)) return;
-  Object.assign(state, { current: named, messages: [], earlier: false, loaded: named === null });
+  Object.assign(state, { current: named, messages: [], earlier: false, missing: false, loaded: named === null });
   drawNow();
   if (named !== null && !findSession(named)) loadSessions();
   loadMessages();
@@ -56,7 +56,7 @@ function draw() {
   keyed(byId("sessions"), state.sessions.map(entry));
   byId("more-sessions").hidden = !state.moreSessions;
   byId("new-chat").toggleAttribute("aria-current", state.current === null);
-  setText(byId("title"), state.current === null ? "New chat" : sessionTitle(findSession(state.current)));
+  setText(byId("title"), state.missing ? "" : state.current === null ? "New chat" : sessionTitle(findSession(state.current)));
 }
 
 /** On a narrow screen the list lies over the chat; `focused` is the id of what gets the focus then. */

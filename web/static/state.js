@@ -6,6 +6,7 @@ export const state = {
   sessions: [], // newest first, as the server lists them
   moreSessions: "", // cursor of the next page; empty when there is none
   current: null, // id of the open session; null for a chat that is not begun yet
+  missing: false, // there is no session of the id that is open
   loaded: false, // the open session's log has been read
   messages: [], // the open session's log, oldest first
   earlier: false, // there are messages before the first one here

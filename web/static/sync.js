@@ -59,9 +59,12 @@ async function readMessages() {
   if (id === null) return;
   try {
     const answer = await api.getMessages(id);
-    if (id === state.current) putNewest(answer.messages, Boolean(answer.next_cursor));
+    if (id !== state.current) return;
+    state.missing = false;
+    putNewest(answer.messages, Boolean(answer.next_cursor));
   } catch (error) {
     if (error.status !== 404 || id !== state.current) throw error;
+    state.missing = true;
     putNewest([], false);
     throw new api.ApiError(404, { message: "This chat does not exist, or not any more." });
   }
