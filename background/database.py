@@ -424,7 +424,9 @@ def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")  # before anything that could find the file locked
     # Savepoints keep their way back in temporary storage; a file of its own would be made and deleted for each commit.
-    for pragma in ("pragma synchronous=full", "pragma foreign_keys=on", "pragma temp_store=memory", *pragmas):
+    # What is deleted is overwritten: by default in some builds of SQLite alone.
+    settings = ("synchronous=full", "foreign_keys=on", "temp_store=memory", "secure_delete=on")
+    for pragma in (*(f"pragma {setting}" for setting in settings), *pragmas):
         connection.execute(pragma)
     connection.row_factory = sqlite3.Row
     return connection
