@@ -186,15 +186,21 @@ def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, ma
 
 
 def _text(tx: Tx, told: list[Job], batch_id: str | None) -> str:
-    """Small: what ended and how, and what is asked for. The reports come as notifications."""
+    """Small: what ended and how, and what is asked for. The reports come as notifications.
+
+    A batch is counted whole; where some of it was told before, it says of how many there is no report beside it.
+    """
     counts = batches.counts(tx, batch_id) if batch_id else {}
+    members = jobs.of_batch(tx, batch_id) if batch_id else []
     out = counts.pop("out", 0)
     ended = ", ".join(f"{status} {n}" for status, n in counts.items()) or "; ".join(
         f"{job.description}: {job.status}" for job in told
     )
+    before = sum(job.ended and job.delivery in ("attached", "delivered") for job in members)
+    ended += f" in all; {before} of them {'was' if before == 1 else 'were'} told before" if before else ""
     lines = [f"Outrider: background work of this conversation has ended ({ended})."]
-    if out and batch_id:
-        names = "; ".join(f"{job.description} ({job.id})" for job in jobs.of_batch(tx, batch_id) if not job.ended)
+    if out:
+        names = "; ".join(f"{job.description} ({job.id})" for job in members if not job.ended)
         lines.append(f"Still out, and without a result yet: {out} ({names}).")
     lines.append("Review the reports above and brief the user, once over all of them.")
     return " ".join(lines)

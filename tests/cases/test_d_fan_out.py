@@ -165,12 +165,38 @@ def test_S33_S34_a_hanging_member_neither_holds_back_nor_loses_what_is_there(
         1,
     ]
     assert_told_once(outrider, "s33", hung["id"], *(one["id"] for one in four))
+    assert (
+        "(completed 4, failed 1 in all; 4 of them were told before)" in turns_by_outrider(outrider, "s33")[-1]["text"]
+    )
     assert len(briefings(outrider, "s33")) == 2
     joins = outrider.get(f"/api/batches/{hung['batch_id']}")["joins"]
     assert [(join["generation"], join["counts"]) for join in joins] == [
         (1, {"completed": 3, "failed": 1, "out": 1}),
         (2, {"completed": 4, "failed": 1}),
     ]
+
+
+def test_a_nudge_says_of_how_many_its_users_own_turn_has_told_already(server: Server, model: ScriptedModel) -> None:
+    """F123: the counts stand beside the reports that come with them, and must not promise others."""
+    model.rules(
+        [
+            *fan("f123", "f123 early", "f123 late"),
+            worker("f123 early"),
+            worker("f123 late", gate="late"),
+            Rule(last_user="^f123 again$", text="So far one."),
+            briefing(),
+        ]
+    )
+    server.ask("f123", "f123")
+    early, late = sent_out(server, "f123", "f123 early", "f123 late")
+    server.wait(lambda: server.job(early["id"])["delivery"]["state"] == "pending")
+    server.ask("f123", "f123 again")
+    assert server.job(early["id"])["notified"]
+    model.open("late")
+    when_told(server, late["id"])
+    when_quiet(server, "f123")
+    (nudge,) = turns_by_outrider(server, "f123")
+    assert "(completed 2 in all; 1 of them was told before)" in nudge["text"]
 
 
 def test_S33_canceling_the_one_that_hangs_touches_no_other(server: Server, model: ScriptedModel) -> None:
