@@ -71,14 +71,15 @@ class Event:
     append: bool = False
 
 
-def begin(tx: Tx, task_id: str, owner: str, session: str) -> None:
-    """A task is accepted: it can be seen from its own commit on."""
+def begin(tx: Tx, task_id: str, owner: str, session: str, *, listed: bool) -> None:
+    """A task is accepted: it can be seen from its own commit on. A job's own task is not `listed` with others."""
     first = {"task_id": task_id, "now": tx.now}
     tx.x("insert into revisions values (:task_id, 1, 'status', 'submitted', :now, 1)", **first)
     tx.x(
-        "insert into views values (:task_id, :owner, :session, 1, 'submitted', :now)",
+        "insert into views values (:task_id, :owner, :session, 1, 'submitted', :now - :now % 1000, :listed)",
         owner=owner,
         session=session,
+        listed=listed,
         **first,
     )
     tx.x("insert into journal values (:task_id, 1, 0, 'status', 'submitted', null, :now)", **first)
@@ -130,16 +131,21 @@ def project(tx: Tx) -> int:
     _write_events(tx, rows)
     latest = {row["task_id"]: row for row in rows}
     tx.x(
-        "insert into views select t.id, t.owner, t.session, json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'), json_extract(n.value, '$[3]') "
+        "insert into views select t.id, t.owner, t.session, json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'), "
+        "json_extract(n.value, '$[3]'), t.origin <> 'background' "
         "from json_each(:news) n join tasks t on t.id = json_extract(n.value, '$[0]') where true on conflict (task_id) do update set "
         "revision = excluded.revision, state = excluded.state, at = excluded.at where revision < excluded.revision",
-        news=json.dumps([(row["task_id"], row["revision"], row["state"], row["at"]) for row in latest.values()]),
+        news=json.dumps([_news(row) for row in latest.values()]),
     )
     for task_id, row in latest.items():
         if row["state"] in STOPS:
             tx.ring(f"end:{task_id}")
         tx.ring(f"view:{task_id}")
     return len(rows)
+
+
+def _news(row: Row) -> tuple[str, int, str, int]:
+    return row["task_id"], row["revision"], row["state"], row["at"] - row["at"] % 1000  # as clients are told it
 
 
 def _write_events(tx: Tx, rows: list[Row]) -> None:
@@ -171,18 +177,21 @@ def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
 _SEEN = (
     "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.reason, t.detail, t.folded_into{} "
     "from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session {} "
-    "where v.task_id = :task_id and v.owner = :owner"
 )
-_VIEW = _SEEN.format("", "")
-_WHOLE_VIEW = _SEEN.format(", r.artifacts, r.partial", "left join results r on r.task_id = v.task_id")
+VIEWS = _SEEN.format("", "")  # for `seen`, with a `where` behind it
+WHOLE_VIEWS = _SEEN.format(", r.artifacts, r.partial", "left join results r on r.task_id = v.task_id")
 
 
 def view(tx: Tx, owner: str, task_id: str, *, content: bool = True) -> View | None:
     """The owner's task as projected, or None; another's does not exist. Without `content` no artifact is read."""
-    row = tx.one(_WHOLE_VIEW if content else _VIEW, task_id=task_id, owner=owner)
-    if row is None:
-        return None
-    over = row["state"] in ENDS
+    one = "where v.task_id = :task_id and v.owner = :owner"
+    row = tx.one((WHOLE_VIEWS if content else VIEWS) + one, task_id=task_id, owner=owner)
+    return None if row is None else seen(tx, row, content=content)
+
+
+def seen(tx: Tx, row: Row, *, content: bool) -> View:
+    """The view in a row of `VIEWS`, or of `WHOLE_VIEWS` with its content."""
+    task_id, over = row["task_id"], row["state"] in ENDS
     shown = {name: row[name] for name in ("task_id", "revision", "state", "at", "context_id", "origin", "cause")}
     return View(
         **shown,
@@ -300,5 +309,10 @@ def restore(tx: Tx, task_id: str, owner: str, session: str, state: str, at: int)
     """A task that ended elsewhere: all that can be seen of it is its end."""
     end = {"task_id": task_id, "state": state, "at": at}
     tx.x("insert into revisions values (:task_id, 1, 'status', :state, :at, 1)", **end)
-    tx.x("insert into views values (:task_id, :owner, :session, 1, :state, :at)", owner=owner, session=session, **end)
+    tx.x(
+        "insert into views values (:task_id, :owner, :session, 1, :state, :at - :at % 1000, 1)",
+        owner=owner,
+        session=session,
+        **end,
+    )
     tx.x("insert into journal values (:task_id, 1, 0, 'status', :state, null, :at)", **end)

@@ -254,6 +254,18 @@ def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
     return [_content(tx, row) for row in reversed(rows)]
 
 
+def histories(tx: Tx, task_ids: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """The protocol messages of each of these tasks, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    rows = tx.q(
+        "select * from messages where task_id in (select value from json_each(:ids)) and content is not null order by id",
+        ids=json.dumps(task_ids),
+    )
+    for row in rows:
+        found.setdefault(row["task_id"], []).append(_content(tx, row))
+    return found
+
+
 def opening(tx: Tx, task_id: str) -> tuple[str, dict[str, Any]]:
     """The message that made a task: its text, and the protocol's message. Empty where it was scrubbed."""
     row = tx.one(

@@ -206,7 +206,7 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"
     sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
-    journal.begin(tx, task_id, message.owner, session.uid)
+    journal.begin(tx, task_id, message.owner, session.uid, listed=not background)
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
     )

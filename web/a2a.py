@@ -25,7 +25,7 @@ from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.journal import View
 from background.tasks import Accepted, Incoming
-from web import a2a_card, a2a_message, a2a_requests, a2a_views, admission
+from web import a2a_card, a2a_list, a2a_message, a2a_requests, a2a_views, admission
 from web.a2a_errors import A2AError, RpcId, headers, http_status, internal, invalid, to_jsonrpc
 from web.a2a_fields import Limits
 from web.a2a_push import PushConfigs, check_address
@@ -139,6 +139,7 @@ class Edge:
             "SendMessage": self._send,
             "SendStreamingMessage": self._send_streaming,
             "GetTask": self._get,
+            "ListTasks": self._list,
             "CancelTask": self._cancel,
             "SubscribeToTask": self._subscribe,
             **PushConfigs(house, self._limits).methods(),
@@ -197,6 +198,9 @@ class Edge:
     async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.get_params(params, self._limits)
         return (await self._see(caller, asked.id, asked.history_length)).task
+
+    async def _list(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+        return await self._db.read(a2a_list.page, caller.owner, a2a_list.list_params(params, self._limits))
 
     async def _cancel(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.cancel_params(params, self._limits)

@@ -25,6 +25,7 @@ SERVED = frozenset(
         "SendMessage",
         "SendStreamingMessage",
         "GetTask",
+        "ListTasks",
         "CancelTask",
         "SubscribeToTask",
         "CreateTaskPushNotificationConfig",
@@ -35,7 +36,6 @@ SERVED = frozenset(
 )
 # The rest of the protocol: what a client is told who asks for what the card does not offer.
 REFUSED = {
-    "ListTasks": "UNSUPPORTED_OPERATION",
     "GetExtendedAgentCard": "UNSUPPORTED_OPERATION",
 }
 # Version 0.3 spoke of the same things in these words; knowing them makes the answer "another version", not "unknown".

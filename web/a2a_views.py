@@ -14,15 +14,15 @@ from background.times import rfc3339
 Json = dict[str, Any]
 
 
-def task(view: View, history: list[Json] | None) -> Json:
-    """A Task. `history` None leaves the field out, as `historyLength` 0 asks for."""
+def task(view: View, history: list[Json] | None, *, artifacts: bool = True) -> Json:
+    """A Task. `history` None leaves the field out, as `historyLength` 0 asks for, and no `artifacts` theirs."""
     place = _place(view)
     made: Json = {
         "id": view.task_id,
         "contextId": view.context_id,
         "status": status(place, view.state, view.at, view.detail, view.question),
     }
-    if view.ended or view.result:
+    if artifacts and (view.ended or view.result):
         made["artifacts"] = view.result.artifacts if view.result else []
     if history is not None:
         made["history"] = [{**place, **message} for message in history]

@@ -291,3 +291,11 @@ create index joins_of_task on joins (task_id) where task_id is not null;
 create index events_of_owner on events (owner, id);
 create index events_of_session on events (session, id);
 create index events_by_age on events (created_at);
+
+-- Tasks are listed by the time of their status, newest first: of an owner, in a state, in a session.
+
+alter table views add column listed integer not null default 1 check (listed in (0, 1));
+update views set at = at - at % 1000, listed = (select kind = 'chat' from sessions where uid = views.session);
+create index views_by_time on views (owner, at desc, task_id) where listed = 1;
+create index views_by_state on views (owner, state, at desc, task_id) where listed = 1;
+create index views_of_session on views (session, at desc, task_id);

@@ -149,4 +149,4 @@ def test_lone_surrogates_and_nul_characters_are_made_clean_and_fail_nothing(shar
 
 
 def test_a94_what_the_card_does_not_offer_is_refused_by_its_own_code(shared: Server) -> None:
-    assert wire.told(wire.post(shared, "ListTasks", {}))[2] == "UNSUPPORTED_OPERATION"
+    assert wire.told(wire.post(shared, "GetExtendedAgentCard", {}))[2] == "UNSUPPORTED_OPERATION"

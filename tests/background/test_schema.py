@@ -44,7 +44,8 @@ def shape(script: str) -> dict[str, str]:
 
 def told(found: list[tuple[str, str]]) -> dict[str, str]:
     """Each with its text on one line; a table that was renamed has its name in quotes, and is the same."""
-    plain = {name: re.sub(rf'^(CREATE TABLE) "{name}"', rf"\1 {name}", " ".join(sql.split())) for name, sql in found}
+    lines = {name: re.sub(r"\s*([(),])\s*", r"\1 ", " ".join(sql.split())) for name, sql in found}  # however it was set
+    plain = {name: re.sub(rf'^(CREATE TABLE) "{name}"', rf"\1 {name}", sql) for name, sql in lines.items()}
     return {name: sql for name, sql in plain.items() if not name.startswith("sqlite_")}
 
 

@@ -1,0 +1,152 @@
+"""ListTasks: what may be asked, and a page of the answer. A2A 1.0, section 3.1.4.
+
+Nothing here asks a worker. A page token is the place where its page ended, sealed for its caller and filters: whoever
+else sends it, or with anything else, is refused.
+"""
+
+import base64
+import binascii
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from background import listing, sessions
+from background.database import Tx
+from background.errors import Unsealable
+from background.listing import Filters, Place
+from background.states import A2A
+from web import a2a_fields as fields
+from web import a2a_views
+from web.a2a_errors import A2AError, invalid
+from web.a2a_fields import Limits
+
+PAGE_SIZE, MOST = 50, 100
+UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
+# The enum of the protocol, by number, as its JSON allows it to be written too.
+NAMES = (
+    UNSPECIFIED,
+    "TASK_STATE_SUBMITTED",
+    "TASK_STATE_WORKING",
+    "TASK_STATE_COMPLETED",
+    "TASK_STATE_FAILED",
+    "TASK_STATE_CANCELED",
+    "TASK_STATE_INPUT_REQUIRED",
+    "TASK_STATE_REJECTED",
+    "TASK_STATE_AUTH_REQUIRED",
+)
+OURS = {name: state for state, name in A2A.items()}
+TOKEN_CHARS = 4096
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+Json = dict[str, Any]
+
+
+class ListRequest(NamedTuple):
+    """A page that somebody asks for. `history_length`: None for all of it."""
+
+    filters: Filters
+    page_size: int
+    page_token: str | None
+    history_length: int | None
+    artifacts: bool
+
+
+def list_params(params: Any, limits: Limits) -> ListRequest:
+    """Params of ListTasks. A2AError -32602."""
+    given = fields.params(params)
+    return ListRequest(
+        Filters(
+            fields.optional_id(given, "contextId", "", limits),
+            _state(given.get("status")),
+            _since(given.get("statusTimestampAfter")),
+        ),
+        _page_size(given.get("pageSize")),
+        fields.string(given, "pageToken", "", TOKEN_CHARS),
+        fields.natural(given, "historyLength", ""),
+        fields.flag(given, "includeArtifacts", ""),
+    )
+
+
+def _state(asked: Any) -> str | None:
+    """Our word for a state; None for no filter. A state that no task of ours can have is a filter all the same."""
+    name = NAMES[asked] if type(asked) is int and 0 <= asked < len(NAMES) else asked
+    if name in (None, "", UNSPECIFIED):
+        return None
+    if name not in NAMES:
+        raise invalid("status", f"must be one of {', '.join(NAMES)}")
+    return OURS.get(name, name)
+
+
+def _since(asked: Any) -> int | None:
+    """Microseconds; a part of one counts up, so that a status of the very time that is asked for is in the list."""
+    if asked in (None, ""):
+        return None
+    found = TIMESTAMP.fullmatch(asked) if isinstance(asked, str) else None
+    try:
+        if found is None:
+            raise ValueError
+        fraction = (found[1] or ".0")[1:].ljust(9, "0")
+        whole = datetime.fromisoformat(asked.upper().replace(found[1] or "\0", "").replace("Z", "+00:00"))
+    except ValueError:
+        raise invalid("statusTimestampAfter", "must be a time as in RFC 3339, like 2026-11-30T12:00:00.123Z") from None
+    nanoseconds = int((whole - EPOCH) / timedelta(seconds=1)) * 10**9 + int(fraction)
+    return -(-nanoseconds // 1000)
+
+
+def _page_size(asked: Any) -> int:
+    if asked is None:
+        return PAGE_SIZE
+    if type(asked) is not int or not 1 <= asked <= MOST:
+        raise invalid("pageSize", f"must be a whole number from 1 to {MOST}")
+    return asked
+
+
+def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
+    """A ListTasksResponse. A2AError -32602 for a token that was given to somebody else, or for something else."""
+    behind = _opened(tx, owner, asked) if asked.page_token else None
+    found = listing.page(tx, owner, asked.filters, asked.page_size + 1, behind, content=asked.artifacts)
+    shown = found[: asked.page_size]
+    said = {} if asked.history_length == 0 else sessions.histories(tx, [view.task_id for view in shown])
+    last = shown[-1] if len(found) > asked.page_size else None
+    return {
+        "tasks": [
+            a2a_views.task(view, _latest(said.get(view.task_id, []), asked.history_length), artifacts=asked.artifacts)
+            for view in shown
+        ],
+        "nextPageToken": _sealed(tx, owner, asked.filters, (last.at, last.task_id)) if last else "",
+        "pageSize": asked.page_size,
+        "totalSize": listing.count(tx, owner, asked.filters),
+    }
+
+
+def _latest(history: list[Json], length: int | None) -> list[Json] | None:
+    if length is None:
+        return history
+    return history[-length:] if length else None
+
+
+def _sealed(tx: Tx, owner: str, filters: Filters, place: Place) -> str:
+    return (
+        base64.urlsafe_b64encode(tx.seal("page.tasks", _whose(owner, filters), json.dumps(place))).decode().rstrip("=")
+    )
+
+
+def _opened(tx: Tx, owner: str, asked: ListRequest) -> Place:
+    token = asked.page_token or ""
+    try:
+        cell = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        at, task_id = json.loads(tx.unseal("page.tasks", _whose(owner, asked.filters), cell))
+    except (binascii.Error, ValueError, Unsealable):
+        raise _bad_token() from None
+    return at, task_id
+
+
+def _bad_token() -> A2AError:
+    return invalid(
+        "pageToken", "must be the nextPageToken of a page of this very list, asked for with the same filters"
+    )
+
+
+def _whose(owner: str, filters: Filters) -> str:
+    return json.dumps([owner, *filters])
