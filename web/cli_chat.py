@@ -5,9 +5,11 @@ answer's text while it grows. So a lost event costs a moment and never an answer
 here again.
 """
 
+import json
 import time
 from collections.abc import Iterable
-from typing import Any, Self
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 from background.text import clean as storable
@@ -32,27 +34,36 @@ GAPS = ("lost", "reset")
 SEND_TRIES, SEND_AGAIN_S = 3, 0.5
 
 
-def open_session(client: Client, session: str | None) -> tuple[str, bool]:
-    """The session's id, and whether it was made just now: without an id, or with one that is not there yet."""
+class Opened(NamedTuple):
+    """A session: whether it was made just now, and whether a turn of it waits for an answer."""
+
+    id: str
+    new: bool
+    parked: bool
+
+
+def open_session(client: Client, session: str | None) -> Opened:
+    """The session of this id; made without an id, or with one that is not there yet."""
     if session:
         try:
-            client.get(session_path(session))
-            return session, False
+            return Opened(session, False, bool(client.get(session_path(session)).get("parked")))
         except Refused as problem:
             if problem.status != 404:
                 raise
-    return client.post("/api/sessions", {"id": session} if session else {})["id"], True
+    return Opened(client.post("/api/sessions", {"id": session} if session else {})["id"], True, False)
 
 
 def say_once(client: Client, session: str | None, text: str) -> int:
     """Sends one message, shows its answer and then what its jobs bring. Returns the exit code."""
     screen = Screen()
-    session, new = open_session(client, session)
+    session, new, parked = open_session(client, session)
     if new:
         screen.note(f"session {session}")
     completed = False
     with Chat(client, session, screen) as chat:
         try:
+            if parked:
+                chat.find_question()
             completed = chat.say(text)
             chat.follow()
         except KeyboardInterrupt:
@@ -75,6 +86,9 @@ class Chat:
         self.shown: set[str] = set()  # tasks whose answer has been printed
         self.owed: set[str] = set()  # tasks of the user's whose answer has not
         self.out: set[str] = set()  # jobs that are out, or back and not told
+        self.asked: dict[str, Any] | None = (
+            None  # the entry of the log that asks and is not answered; what is said next answers it
+        )
         self._patience = Patience(BRIEFING_S)
         self._heard_at = time.monotonic()
         self._problems: list[str] = []  # of the server, as they were last told
@@ -94,19 +108,39 @@ class Chat:
         self._heard_at = time.monotonic()
         self.owed.add(task)
         streamed, log = self._hear(task)
-        self._complete(streamed, answer(log, task))
+        if open_question(log, task):
+            self.screen.answer(answer(log, task))
+        else:
+            self._complete(streamed, answer(log, task))
         return self._close(task, log)
 
+    def find_question(self) -> None:
+        """Looks for a turn of this session that waits for an answer."""
+        self.asked = next((message for message in reversed(self.log()) if message.get("question")), None)
+
     def _send(self, text: str) -> str:
-        body = {"text": storable(text), "message_id": uuid4().hex}
+        body = {**self._said(storable(text)), "message_id": uuid4().hex}
         for left in reversed(range(SEND_TRIES)):
             try:
-                return self.client.post(f"{session_path(self.session)}/messages", body)["task_id"]
+                task = self.client.post(f"{session_path(self.session)}/messages", body)["task_id"]
+                self.asked = None
+                return task
             except Away:
                 if not left:
                     raise
                 time.sleep(SEND_AGAIN_S)
         raise AssertionError("unreachable")
+
+    def _said(self, text: str) -> dict[str, Any]:
+        """What is sent for a line: a message, or the answer to what is asked; a form's is JSON, if it can be read as such."""
+        if self.asked is None:
+            return {"text": text}
+        question = self.asked["question"]
+        answer: dict[str, Any] = {"text": text}
+        if question["kind"] == "form":
+            with suppress(ValueError):
+                answer = {"data": json.loads(text)}
+        return {**answer, "task_id": self.asked["task_id"], "question": question["question"]}
 
     def _hear(self, task: str) -> tuple[str, Messages]:
         """Prints the turn's text as it comes, until it has ended. Returns what was printed, and the log then."""
@@ -134,7 +168,7 @@ class Chat:
         except Away as away:
             self._bear(away)
             return None
-        return log if has_ended(log, task) else None
+        return log if has_ended(log, task) or open_question(log, task) else None
 
     def _complete(self, streamed: str, text: str) -> None:
         """Brings what was printed up to what the log says; earlier remarks of the turn may stand before its answer."""
@@ -148,6 +182,10 @@ class Chat:
     def _close(self, task: str, log: Messages) -> bool:
         """After its answer was printed: what the turn sent out, and how it ended. Returns whether it completed."""
         self.owed.discard(task)
+        self.asked = open_question(log, task) or self.asked
+        if self.asked and self.asked["task_id"] == task:
+            self.screen.note(how_to_answer(self.asked["question"]))
+            return False
         self.shown.add(task)
         self._sent_out(task, log)
         return self.tell_end(task, log)
@@ -187,7 +225,7 @@ class Chat:
         """Answers that nobody waited for to their end."""
         log = self.log() if self.owed else []
         for task in sorted(self.owed):
-            if has_ended(log, task):
+            if has_ended(log, task) or open_question(log, task):
                 self.screen.answer(answer(log, task))
                 self._close(task, log)
 
@@ -304,8 +342,27 @@ def said(log: Messages, task: str) -> Messages:
 
 
 def answer(log: Messages, task: str) -> str:
-    """A turn's answer, as it was kept."""
-    return "\n\n".join(message["text"] for message in said(log, task))
+    """A turn's answer, as it was kept; or what it asks. What it asked before, and was answered, is not it."""
+    return "\n\n".join(map(_in_words, said(log, task)[-1:]))
+
+
+def _in_words(message: dict[str, Any]) -> str:
+    """What an entry says; of a question also what it is about: all of what would be done, or the form's schema."""
+    question = message.get("question") or {}
+    schema = question.get("schema")
+    about = [question.get("detail"), schema and json.dumps(schema, ensure_ascii=False)]
+    return "\n\n".join(filter(None, [message["text"], *about]))
+
+
+def open_question(log: Messages, task: str) -> dict[str, Any] | None:
+    """The entry with which a turn asks its user, while it waits for the answer."""
+    return next((message for message in reversed(said(log, task)) if message.get("question")), None)
+
+
+def how_to_answer(question: dict[str, Any]) -> str:
+    """What is to be typed next, in words."""
+    ways = {"approval": "approve or deny", "form": "JSON that fits the schema above"}
+    return f"It waits for your answer: {ways.get(question['kind'], 'your next line')}."
 
 
 def outcome(log: Messages, task: str) -> tuple[str, str]:

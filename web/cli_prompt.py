@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from web.cli_chat import LOOK_S, Chat, come_back, has_ended, is_told, open_session
+from web.cli_chat import LOOK_S, Chat, come_back, has_ended, how_to_answer, is_told, open_question, open_session
 from web.cli_screen import Board, Screen
 from web.cli_views import clean, job_line, jobs_table, show
 from web.client import Client, ClientError, job_path
@@ -27,11 +27,13 @@ ERASE_LINE = "\r\x1b[K"
 def converse(client: Client, session: str | None) -> int:
     """Asks for lines and answers them until the user leaves. Returns the exit code."""
     screen = Screen()
-    session, new = open_session(client, session)
+    session, new, parked = open_session(client, session)
     with Chat(client, session, screen) as chat:
         screen.note(f"session {session}. {HELP}")
         if not new:
             recall(chat)
+        if parked:
+            chat.find_question()
         board = Board(screen, lively=False)
         while (text := ask(chat, board)) != "/quit":
             obey(chat, text)
@@ -49,9 +51,11 @@ def recall(chat: Chat) -> None:
             chat.tell_end(message["task_id"], log)
         elif message["kind"] in ("agent", "notice"):
             chat.screen.answer(message["text"])
+            if message.get("question"):
+                chat.screen.note(how_to_answer(message["question"]))
     tasks = {message["task_id"] for message in log if message["kind"] in ("user", "agent")}
     chat.shown |= {task for task in tasks if has_ended(log, task)}
-    chat.owed |= tasks - chat.shown
+    chat.owed |= {task for task in tasks - chat.shown if not open_question(log, task)}
     chat.out |= {job["id"] for job in chat.jobs() if not is_told(job)}
 
 
