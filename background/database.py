@@ -9,6 +9,7 @@ knows no table but `migrations`.
 import asyncio
 import fcntl
 import itertools
+import os
 import re
 import sqlite3
 import time
@@ -439,6 +440,7 @@ def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.with_suffix(".lock").open("w") as lock:
+        os.fchmod(lock.fileno(), 0o600)  # who could open it could hold every start up
         fcntl.flock(lock, fcntl.LOCK_EX)
         path.touch(mode=0o600)
         try:

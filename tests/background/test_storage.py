@@ -82,9 +82,11 @@ async def test_opening_again_changes_nothing(db: Database, clock: Clock) -> None
 @story
 async def test_only_their_owner_reads_the_files(db: Database) -> None:
     await db.write(Tx.x, "insert into workers values ('w', 'here', 1, 1, 1, 1)")
-    for suffix in ("", "-wal", "-shm"):
-        mode = stat.S_IMODE(Path(f"{db.path}{suffix}").stat().st_mode)
-        assert mode & 0o077 == 0, f"{suffix} has mode {mode:o}"
+    files = list(db.path.parent.iterdir())
+    assert {f"{db.path.name}{suffix}" for suffix in ("", "-wal", "-shm")} < {file.name for file in files}
+    for file in files:
+        mode = stat.S_IMODE(file.stat().st_mode)
+        assert mode & 0o077 == 0, f"{file.name} has mode {mode:o}"
 
 
 def test_a_folder_that_is_made_is_its_owner_s_alone(tmp_path: Path, clock: Clock) -> None:
