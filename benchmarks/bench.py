@@ -63,3 +63,10 @@ class Bench:
         if done.returncode:
             raise SystemExit(f"the load failed: {done.stderr[-2000:]}")
         return json.loads(done.stdout)
+
+
+def resident_mb(pid: int) -> float:
+    """How much memory a process has in use."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024

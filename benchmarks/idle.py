@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, resident_mb
 from benchmarks.figures import Figure
 
 
@@ -17,12 +16,6 @@ def idle_server(bench: Bench) -> Iterator[Figure]:
         with bench.outrider() as server:
             ready.append(time.perf_counter() - start)
             time.sleep(5)
-            memory.append(_resident_mb(server.pid))
+            memory.append(resident_mb(server.pid))
     yield Figure("start to ready", median(ready), "s", note="wanted: under 3 s")
     yield Figure("memory of an idle server", median(memory), "MB", note="wanted: under 150 MB")
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
