@@ -178,6 +178,14 @@ def get(tx: Tx, owner: str, job_id: str) -> Job:
     return job
 
 
+def first_of(tx: Tx, session_uid: str) -> str:
+    """What the first job of a session is called; empty where it has none."""
+    row = tx.one(
+        "select id, description from jobs where session = :session order by created_at, id limit 1", session=session_uid
+    )
+    return "" if row is None else tx.unseal("jobs.description", row["id"], row["description"])
+
+
 def of_batch(tx: Tx, batch_id: str) -> list[Job]:
     """The jobs that are members of a batch, oldest first."""
     return [

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import NamedTuple
 
 from starlette.responses import JSONResponse, Response
@@ -15,6 +16,7 @@ from background.results import Result
 from background.sessions import Listed, Message
 from background.states import INTERRUPTED
 from background.tasks import Incoming
+from background.text import clip
 from background.times import rfc3339
 from web import admission
 from web.a2a_fields import Limits
@@ -42,7 +44,7 @@ def session_json(listed: Listed) -> Json:
 
 async def list_sessions(call: Call) -> Json:
     limit = number(call.query, "limit", 50, 1, 200)
-    found = await call.db.read(sessions.page, call.owner, limit + 1, decode_cursor(call.query, int, str))
+    found = await call.db.read(_page, call.owner, limit + 1, decode_cursor(call.query, int, str))
     page = found[:limit]
     more = encode_cursor(page[-1].session.updated_at, page[-1].session.uid) if len(found) > limit else ""
     return {"sessions": [session_json(listed) for listed in page], "next_cursor": more}
@@ -61,7 +63,18 @@ async def get_session(call: Call) -> Json:
 
 
 def _session(tx: Tx, owner: str, given: str) -> Json:
-    return session_json(sessions.with_running(tx, sessions.get(tx, owner, given)))
+    return session_json(_titled(tx, sessions.with_running(tx, sessions.get(tx, owner, given))))
+
+
+def _page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list[Listed]:
+    return [_titled(tx, listed) for listed in sessions.page(tx, owner, limit, before)]
+
+
+def _titled(tx: Tx, listed: Listed) -> Listed:
+    """Where its user has not spoken yet a session is called as its first job is."""
+    if listed.title:
+        return listed
+    return replace(listed, title=clip(jobs.first_of(tx, listed.session.uid), sessions.TITLE_CHARS))
 
 
 async def list_messages(call: Call) -> Json:

@@ -76,6 +76,21 @@ def test_a_message_makes_its_session_and_its_turn_and_the_log_has_both_sides(api
     assert api.get(f"/api/sessions/{session}")["title"] == "the question"
 
 
+def test_a_session_whose_user_has_not_spoken_is_called_as_its_first_job_is(api: Server, model: ScriptedModel) -> None:
+    model.rules([{"text": "done"}])
+    session = api.post("/api/sessions")["id"]
+    assert api.get(f"/api/sessions/{session}")["title"] == ""
+    for description in ("The first of all", "Another"):
+        api.post("/api/background", session=session, prompt="x", description=description)
+
+    def listed() -> str:
+        return next(each["title"] for each in api.get("/api/sessions", limit=200)["sessions"] if each["id"] == session)
+
+    assert api.get(f"/api/sessions/{session}")["title"] == listed() == "The first of all"
+    api.ask(session, "My own words")
+    assert api.get(f"/api/sessions/{session}")["title"] == listed() == "My own words"
+
+
 def test_the_same_message_id_is_the_same_message_also_at_once(api: Server, session: str) -> None:
     body = {"text": "once", "message_id": f"id of {session}", "skill": "echo"}
     with ThreadPoolExecutor(5) as pool:
