@@ -31,12 +31,14 @@ MARK = 8
 class Gates:
     """The gates of one toolset: the tools that need an approval, by name, and whether `ask_user` is one of it.
 
-    `parks` says whether a person can be asked at all: the turn then waits for the answer.
+    `parks` says whether a person can be asked at all: the turn then waits for the answer. `lasting` are tools whose calls
+    go on when the turn is stopped.
     """
 
     approvals: Mapping[str, Tool[Any]] = field(default_factory=dict)
     asking: bool = False
     parks: bool = True
+    lasting: frozenset[str] = frozenset()
 
     def waits(self, name: str) -> bool:
         """Whether a call of this tool waits for a person."""

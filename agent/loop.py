@@ -47,6 +47,10 @@ class Steps(Protocol):
 
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> None: ...
 
+    async def begin_call(self, key: str, name: str) -> None:
+        """A tool is called that cannot be stopped, at this step."""
+        ...
+
     async def keep_tool_result(self, name: str, result: str) -> None: ...
 
     async def take_up(self, number: int) -> list[str]:
@@ -64,6 +68,9 @@ class Unkept:
     stored: Mapping[str, str] = {}
 
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
+        """Not kept."""
+
+    async def begin_call(self, key: str, name: str) -> None:
         """Not kept."""
 
     async def keep_tool_result(self, name: str, result: str) -> None:
@@ -184,7 +191,7 @@ async def drive(
     agent: Agent[Any, str] = Agent(
         model,
         instructions=instructions,
-        toolsets=[_Kept(toolset, steps, guard)],
+        toolsets=[_Kept(toolset, steps, guard, gates.lasting)],
         retries={"tools": TOOL_RETRIES, "output": 0},
         model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
@@ -301,6 +308,7 @@ class _Kept(WrapperToolset[Any]):
 
     steps: Steps
     guard: Guard
+    lasting: frozenset[str]
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """All tools, and none after the last refusal."""
@@ -315,6 +323,8 @@ class _Kept(WrapperToolset[Any]):
             return json.loads(stored)
         result = self.guard.verdict(name, ctx.tool_call_id or "")
         if result is None:
+            if name in self.lasting:
+                await self.steps.begin_call(key, name)
             result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
         await self.steps.keep_tool_result(key, kept)

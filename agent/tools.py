@@ -209,7 +209,8 @@ def _stop(tx: Tx, desk: Desk, job_id: str) -> str:
         job = terminal.cancel_job(tx, job, "agent")
     except Fault as fault:
         return fault.message
-    return f"{job.id} is {job.status}: its work is stopped and will not be taken up again."
+    told = f"{job.id} is {job.status}: its work is stopped and will not be taken up again."
+    return f"{told} {job.detail}" if job.detail else told
 
 
 # -- recalling

@@ -117,6 +117,8 @@ class Turns:
             return Outcome("failed", reason="INTERRUPTED", detail=f"Its profile takes no work now: {offer.broken}.")
         if offer.handler:
             limit = self._limit_s(turn)
+            if not offer.handler.stoppable:
+                await steps.begin_call(f"handled:{len(turn.contents) - 1}", offer.handler.name)
             holding = handling.Holding(turn.stored, None if offer.holds_back else self._committing(run))
             return await handling.handle(turn, offer, offer.handler, holding, self._left_s(run, turn), limit)
         return await self._think(run, turn, offer, steps)
@@ -168,7 +170,8 @@ class Turns:
         """What of these tools waits for a person: those that plugins have marked so, and `ask_user`."""
         added = {name: self.plugins.tools[name] for name in names if name in self.plugins.tools}
         approvals = {name: one.tool for name, one in added.items() if one.needs_approval}
-        return Gates(approvals, asking=ASK_USER in names, parks=parks)
+        lasting = frozenset(name for name, one in added.items() if not one.stoppable)
+        return Gates(approvals, asking=ASK_USER in names, parks=parks, lasting=lasting)
 
     def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground) -> Desk:
         return Desk(
@@ -350,6 +353,9 @@ class _Steps:
 
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
         self._level = await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
+
+    async def begin_call(self, key: str, name: str) -> None:
+        await self._turns.persist(tasks.begin_call, self._run, key, name)
 
     async def keep_tool_result(self, name: str, result: str) -> None:
         self._level = await self._turns.persist(tasks.checkpoint, self._run, name, result)

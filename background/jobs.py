@@ -105,6 +105,7 @@ class Job:
             "error": {"reason": self.reason, "message": self.detail} if self.reason else None,
             "partial": self.partial,
             "canceled_by": self.canceled_by,
+            "note": self.detail if self.canceled_by else None,
             "task_id": self.task_id,
             "created_at": rfc3339(self.created_at),
             "started_at": rfc3339_or_none(self.started_at),

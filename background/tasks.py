@@ -406,6 +406,21 @@ def checkpoints(tx: Tx, task_id: str) -> dict[str, str]:
     return {row["name"]: _opened(tx, task_id, row["name"], row["content"]) for row in rows}
 
 
+def begin_call(tx: Tx, run: Run, key: str, name: str) -> None:
+    """A call of `name` begins at step `key` that goes on when its turn is stopped. No progress: it may be its worker's end."""
+    queue.fence(tx, run)
+    _keep(tx, run.task_id or "", f"call:{key}", json.dumps(name))
+
+
+def going_on(tx: Tx, task_id: str) -> list[str]:
+    """What a task at work has called that a cancel does not reach, by name."""
+    if tx.one("select 1 from runs where task_id = :task and state = 'running'", task=task_id) is None:
+        return []
+    kept = checkpoints(tx, task_id)
+    begun = {name for name in kept if name.startswith("call:")}
+    return sorted({json.loads(kept[name]) for name in begun if name.removeprefix("call:") not in kept})
+
+
 def _names(tx: Tx, task_id: str) -> list[str]:
     return [row["name"] for row in tx.q("select name from checkpoints where task_id = :task", task=task_id)]
 

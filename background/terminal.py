@@ -19,6 +19,7 @@ from background.tasks import Hangs, Task, Usage
 
 NOT_KEPT_REASON = "RESULT_NOT_KEPT"
 NOT_KEPT = "The privacy settings keep no result of this: the answer level sank while it ran."
+GOES_ON = "What it has called cannot be stopped and goes on to its end: {}. What comes of that is not kept."
 NO_ANSWER = "Nobody answered its question in time."
 LEAST_REVISIONS = 3  # submitted, working, ended: a task that has no more was never parked and told no pieces
 
@@ -40,6 +41,7 @@ class Outcome:
     transcript: str | None = None
     usage: Usage | None = None
     canceled_by: str | None = None
+    going_on: str = ""  # what the cancel does not reach, in words
 
 
 def settle(tx: Tx, run: Run, outcome: Outcome) -> bool:
@@ -61,15 +63,23 @@ def settle_expired(tx: Tx, run_id: int, task_id: str, outcome: Outcome) -> bool:
     return withdrawn and _end_task(tx, task_id, outcome, tasks.hangs_on(tx, task_id))
 
 
-def cancel_task(tx: Tx, task: Task, by: str, note: str = "") -> bool:
+def lasting(tx: Tx, task: Task) -> str:
+    """What of a task at work a cancel will not reach, in words; empty where it reaches all."""
+    names = tasks.going_on(tx, task.id)
+    return GOES_ON.format(", ".join(names)) if names else ""
+
+
+def cancel_task(tx: Tx, task: Task, by: str) -> bool:
     """Cancel a task; its running work is told by the lease that it has lost. False if it has ended.
 
-    `note` is what whoever canceled it should know besides.
+    What it does not reach is named: a plugin's call that cannot be stopped.
     """
+    going_on = lasting(tx, task)
     run = queue.open_run_of(tx, task.id)
     if run is None or not queue.withdraw(tx, run["id"], "canceled"):
         return False
-    outcome = Outcome("canceled", detail=f"Canceled by its {by}.{note}", canceled_by=by)
+    detail = " ".join(filter(None, [f"Canceled by its {by}.", going_on]))
+    outcome = Outcome("canceled", detail=detail, canceled_by=by, going_on=going_on)
     return _end_task(tx, task.id, outcome, tasks.hangs_on(tx, task.id))
 
 
@@ -217,7 +227,7 @@ def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:
     how = JobEnd(
         status=outcome.state,
         reason=outcome.reason,
-        detail=outcome.detail if outcome.reason else None,
+        detail=outcome.detail if outcome.reason else outcome.going_on or None,
         canceled_by=outcome.canceled_by,
         partial=outcome.state == "failed" and bool(outcome.partial),
         excerpt=outcome.excerpt,

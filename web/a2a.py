@@ -204,7 +204,7 @@ class Edge:
 
     async def _cancel(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
         asked = a2a_requests.cancel_params(params, self._limits)
-        await self._db.write(cancel, caller.owner, asked.id, self._house.offers)
+        await self._db.write(cancel, caller.owner, asked.id)
         return (await self._ended(caller, asked.id)).task
 
     async def _subscribe(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Response:
@@ -349,12 +349,12 @@ def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | 
     return accepted
 
 
-def cancel(tx: Tx, owner: str, task_id: str, offers: admission.Offers) -> None:
+def cancel(tx: Tx, owner: str, task_id: str) -> None:
     """Cancel the owner's task. Raises faults: not_found; conflict for one that has ended."""
     task = tasks.find(tx, owner, task_id)
     if task is None:
         raise Fault("not_found", "Task not found")
-    if not terminal.cancel_task(tx, task, "user", admission.cancel_note(offers, task)):
+    if not terminal.cancel_task(tx, task, "user"):
         raise Fault("conflict", f"The task is {task.state} already.", reason="TASK_NOT_CANCELABLE")
 
 

@@ -76,12 +76,3 @@ def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
     level = strictest(offer.level, turn.ceiling) if turn and message.origin == "background" else offer.level
     return replace(message, profile=offer.profile.name, ceiling=level)
 
-
-def cancel_note(offers: Offers, task: tasks.Task) -> str:
-    """What whoever cancels this task should know: of work that cannot be stopped."""
-    offer = offers.get(task.profile)
-    if offer is None or not offer.may_go_on or task.state != "working":
-        return ""
-    return (
-        " It may be within a plugin's call that cannot be stopped and goes on to its end; what comes of it is not kept."
-    )

@@ -206,18 +206,18 @@ def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
 
 async def cancel_turn(call: Call) -> Json:
     task_id = call.request.path_params["task_id"]
-    return await call.db.write(_cancel_turn, call.owner, call.id, task_id, call.house.offers)
+    return await call.db.write(_cancel_turn, call.owner, call.id, task_id)
 
 
-def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str, offers: admission.Offers) -> Json:
+def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str) -> Json:
     session = sessions.get(tx, owner, given)
     task = tasks.find(tx, owner, task_id)
     if task is None or task.session != session.uid:
         raise not_found("task")
-    note = admission.cancel_note(offers, task)
-    if not terminal.cancel_task(tx, task, "user", note):
+    note = terminal.lasting(tx, task)
+    if not terminal.cancel_task(tx, task, "user"):
         raise Fault("conflict", f"The task is {task.state} already.", state=task.state)
-    return {"task_id": task_id, "state": "canceled", **({"note": note.strip()} if note else {})}
+    return {"task_id": task_id, "state": "canceled", **({"note": note} if note else {})}
 
 
 def routes(house: House) -> list[BaseRoute]:

@@ -291,6 +291,8 @@ def stop(job_id: JobId, url: Url = None) -> None:
     with server(url) as client:
         stopped = client.post(f"{job_path(job_id)}/cancel")
     print(job_line(stopped))
+    if stopped.get("note"):
+        print(line(stopped["note"]), file=sys.stderr)
     if stopped["status"] in ENDED and stopped["status"] != "canceled":
         raise typer.Exit(1)
 

@@ -13,7 +13,7 @@ from tests.support.trial import Trial
 PROFILES = """
 [profiles.asker]
 description = "May ask its user."
-tools = ["ask_user", "pay", "shout", "dwell", "task", "memory_recall"]
+tools = ["ask_user", "pay", "shout", "dwell", "linger", "task", "memory_recall"]
 """
 OFFERED = "chat,asker,trial,trial-sync,echo"
 

@@ -49,7 +49,7 @@ def test_f024_after_the_third_refusal_a_worker_has_no_tools_any_more(server: Ser
     job = words.job(server, wire.fresh("s"), "loner", prompt)
     assert words.in_status(server, job["id"], "completed", "failed")["report"] == "Report."
     mine = [asked for asked in model.requests() if asked.messages[1]["content"] == prompt]
-    assert [len(asked.tools) for asked in mine] == [3, 3, 3, 0]
+    assert [len(asked.tools) for asked in mine] == [4, 4, 4, 0]
     assert "you have no tools any more" in results(model, prompt)[-1]
     when_told(server, job["id"])
 

@@ -23,6 +23,7 @@ JOB: dict[str, Any] = {
     "error": dict | None,
     "partial": bool,
     "canceled_by": str | None,
+    "note": str | None,
     "task_id": str | None,
     "created_at": str,
     "started_at": str | None,

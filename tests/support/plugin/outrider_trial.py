@@ -16,8 +16,9 @@ Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` d
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
 everything), `redactor` (masks "hush"), `breaks` (the plugin is broken). The tools are `shout(text)` and `pay(amount)`,
-which needs an approval and writes into the diary, and `dwell(door)`, which waits until the door is opened and writes down how it ended; the subagent
-type `trialist` has `shout`, `loner` has `pay`, `dwell` and `ask_user`, and `parker` has them too, and parks.
+which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
+which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
+`parker` has them too, and parks.
 """
 
 import asyncio
@@ -155,6 +156,15 @@ async def dwell(door: str) -> str:
     return f"through {door}"
 
 
+def linger(door: str) -> str:
+    """Waits until a door is opened, and cannot be stopped."""
+    note(f"lingers at {door}")
+    while not is_open(door):
+        time.sleep(0.01)
+    note(f"went through {door}")
+    return f"through {door}"
+
+
 async def guard(text: str, profile: str, task: str) -> bool | str:
     if "explode" in text:
         raise RuntimeError(text)
@@ -177,11 +187,12 @@ def register(outrider: Any) -> None:
     outrider.tool(shout)
     outrider.tool(pay, needs_approval=True)
     outrider.tool(dwell)
+    outrider.tool(linger)
     outrider.subagent(
         SubagentType(name="trialist", description="Tries things out.", prompt="Try it.", tools=("shout",))
     )
     for name in ("loner", "parker"):
-        role = {"description": f"A {name}.", "prompt": "Ask.", "tools": ("pay", "dwell", "ask_user")}
+        role = {"description": f"A {name}.", "prompt": "Ask.", "tools": ("pay", "dwell", "linger", "ask_user")}
         outrider.subagent(SubagentType(name=name, parks=name == "parker", **role))
     more = os.environ.get("TRIAL", "").split(",")
     if "breaks" in more:
