@@ -75,4 +75,3 @@ def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
     # A job says what its sender said, so no more is kept of it; a briefing tells what is kept by now.
     level = strictest(offer.level, turn.ceiling) if turn and message.origin == "background" else offer.level
     return replace(message, profile=offer.profile.name, ceiling=level)
-

@@ -1,6 +1,10 @@
 """F089, F090, S55, A02, A48, A49: a cancel stops the work, wherever it is, and nothing follows it."""
 
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -8,7 +12,7 @@ from tests.a2a import wire
 from tests.a2a.wire import CANCELED, COMPLETED
 from tests.interrupts import words
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Server
+from tests.support.server import ROOT, Server, answer_of
 from tests.support.trial import Trial
 
 
@@ -70,15 +74,67 @@ def test_a49_a_cancel_accepted_by_one_process_stops_the_work_of_another(
     assert wire.get(worker, task["id"]) == canceled and len(model.requests()) == 1
 
 
-def test_s14_what_cannot_be_stopped_is_named_in_the_reply(server: Server, trial: Trial) -> None:
-    door = wire.fresh("door")
-    task = words.began(server, f"wait {door}", "trial-sync")
-    server.wait(lambda: len(trial.diary()) == 1)
-    canceled = wire.cancel(server, task["id"])
-    assert "cannot be stopped" in canceled["status"]["message"]["parts"][0]["text"]
+def test_s55_what_cannot_be_stopped_is_named_in_the_reply(server: Server, model: ScriptedModel, trial: Trial) -> None:
+    """A handler, and a tool, of a plugin that are not async; what they bring is kept nowhere."""
+    door, other = wire.fresh("door"), wire.fresh("door")
+    model.rules([words.calling(("linger", {"door": other})), words.ending()])
+    handled, called = words.began(server, f"wait {door}", "trial-sync"), words.began(server)
+    server.wait(lambda: len(trial.diary()) == 2)
+    for task, name in ((handled, "trial-sync"), (called, "linger")):
+        canceled = wire.cancel(server, task["id"])
+        (part,) = canceled["status"]["message"]["parts"]
+        assert "cannot be stopped" in part["text"] and f"to its end: {name}." in part["text"]
+        trial.open(other if task is called else door)
+    server.wait(
+        lambda: f"went through {other}" in trial.diary() and any(line.startswith("ended") for line in trial.diary())
+    )
+    assert wire.get(server, called["id"]) == canceled and len(model.requests()) == 1
+
+
+def test_s55_a_call_that_has_ended_is_not_named(server: Server, model: ScriptedModel, trial: Trial) -> None:
+    door, other = wire.fresh("door"), wire.fresh("door")
     trial.open(door)
-    server.wait(lambda: trial.diary()[-1].startswith("ended"))
-    assert wire.get(server, task["id"]) == canceled
+    model.rules([words.calling(("linger", {"door": door}), ("dwell", {"door": other})), words.ending()])
+    task = words.began(server)
+    server.wait(lambda: {f"went through {door}", f"dwells at {other}"} <= set(trial.diary()))
+    server.wait(lambda: _kept(server, task["id"]) == 1)
+    canceled = wire.cancel(server, task["id"])
+    assert canceled["status"]["message"]["parts"] == [{"text": "Canceled by its user."}]
+
+
+def _kept(server: Server, task_id: str) -> int:
+    """How many tools' results are kept for a task, as a stranger to the server sees it."""
+    with closing(sqlite3.connect(server.data / "outrider.db")) as stranger:
+        wanted = "select count(*) from checkpoints where task_id = ? and name like 'tool:%'"
+        return stranger.execute(wanted, [task_id]).fetchone()[0]
+
+
+@pytest.mark.parametrize("way", ["api", "stop_task", "command"])
+def test_s55_what_of_a_job_cannot_be_stopped_is_named_by_whatever_stops_it(
+    server: Server, model: ScriptedModel, trial: Trial, way: str
+) -> None:
+    door, session, prompt = wire.fresh("door"), wire.fresh("s"), f"s55 lasting {way}"
+    model.rules(
+        [
+            words.worker(prompt, **words.calling(("linger", {"door": door}))),
+            {"last_user": r"^stop (\S+)$", **words.calling(("stop_task", {"job_id": "{1}"}))},
+            words.ending("{1}", last_tool="its work is stopped(.*)"),
+        ]
+    )
+    job = words.job(server, session, "loner", prompt)
+    server.wait(lambda: trial.diary() == [f"lingers at {door}"])
+    match way:
+        case "api":
+            told = server.post(f"/api/background/{job['id']}/cancel")["note"]
+        case "stop_task":
+            told = answer_of(wire.send(server, wire.said(f"stop {job['id']}", contextId=session)))
+        case _:
+            command = [sys.executable, "-m", "web.cli", "stop", job["id"], "--url", server.url]
+            told = subprocess.run(command, cwd=ROOT, env=server.env, capture_output=True, text=True, timeout=60).stderr
+    assert "cannot be stopped and goes on to its end: linger." in told
+    trial.open(door)
+    server.wait(lambda: f"went through {door}" in trial.diary())
+    assert server.job(job["id"])["status"] == "canceled" and server.job(job["id"])["report"] in (None, "")
 
 
 @pytest.mark.parametrize("way", ["api", "stop_task", "a2a", "session"])
