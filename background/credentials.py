@@ -43,6 +43,7 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"(\bbearer\s++)([^\s\"'&,;}\\)\]`]++)", re.IGNORECASE)
+_MENTIONED = re.compile(r"key|secret|credential|passw|passphrase|pwd|token|authorization", re.IGNORECASE)
 _QUOTED = re.compile(
     rf"((?P<name>{_NAME}){_WHICH}(?:{_QUOTE})?\s{{0,8}}{_IS}\s{{0,8}}(?P<quote>{_QUOTE}))"
     r"((?:(?!(?P=quote))(?:\\.|[^\n\\])){1,2000}+)(?=(?P=quote))",
@@ -80,13 +81,14 @@ def mask_credentials(text: str) -> str:
     text = _PRIVATE_KEY.sub(MASK, text)
     text = _HEADER.sub(_unless_placeholder, text)
     text = _BEARER.sub(lambda found: found[1] + (MASK if _looks_made(found[2], 6) else found[2]), text)
-    text = _QUOTED.sub(_quoted, text)
-    text = _NAMED.sub(_named, text)
+    if _MENTIONED.search(text):  # what is looked for by its name is slow to look for, and seldom named
+        text = _QUOTED.sub(_quoted, text)
+        text = _NAMED.sub(_named, text)
     text = _FORMS.sub(MASK, text)
     text = _TOKEN_OF_JSON.sub(lambda found: MASK if "." in found[0].rstrip(".") else found[0], text)
     text = _QUERY.sub(_unless_placeholder, text)
     text = _USER_INFO.sub(lambda found: f"{MASK}@" if _entrusted(found[0][:-1]) else found[0], text)
-    return _masked_talk(text)
+    return _masked_talk(text) if _MENTIONED.search(text) else text
 
 
 def names_credential(name: str) -> bool:
