@@ -34,15 +34,6 @@ async def bring_down(db: Database, levels: Levels) -> None:
         await db.shrink()
 
 
-def start(tx: Tx, levels: Mapping[str, str], otherwise: str) -> None:
-    """The same within a transaction that has brought something in from where more may have been kept.
-
-    `otherwise` is the level of profiles that there are none of.
-    """
-    while _some(tx, {**levels, None: otherwise}):
-        pass
-
-
 def _some(tx: Tx, levels: Levels) -> int:
     """Bring down as many as fit into one transaction. Returns how many there were."""
     found: list[tuple[str, str]] = []

@@ -105,6 +105,34 @@ def test_f042_a_fallback_that_masks_makes_all_of_the_task_masked(
     assert {"results.artifacts", "checkpoints.content", "webhook"} <= set(watch.places("answer for *** is 42"))
 
 
+def test_f045_a_job_whose_level_sinks_fails_alone_and_its_sender_is_told(
+    serving: Serving, model: ScriptedModel, word: str
+) -> None:
+    """Of the job nothing is kept but what its sender had said; the sender's own turn and its briefing are whole."""
+    errand = {"description": "a look", "prompt": "look into it", "subagent_type": "general"}
+    model.rules(
+        [
+            {"last_user": "<task-notification>", "text": "It failed."},
+            {"last_user": "^go", "tool_calls": [call("task", **errand, run_in_background=True)]},
+            {"last_user": "^look", "text": f"thinking of {word}", "tool_calls": [call("memory_recall", query=word)]},
+            {"last_tool": "sent out", "text": "Sent out."},
+            {"last_tool": ".", **BROKEN},
+        ]
+    )
+    watch = fallback_at(serving, "metadata")
+    turn = watch.task("go", session="sender")
+    (job,) = watch.server.jobs("sender")
+    watch.server.wait(lambda: watch.server.job(job["id"])["notified"])
+    told = watch.server.job(job["id"])
+    assert (told["status"], told["error"]["reason"], told["report"]) == ("failed", "RESULT_NOT_KEPT", "")
+    assert (told["description"], told["prompt"]) == ("a look", "look into it")
+    assert turn["artifacts"][0]["parts"] == [{"text": "Sent out."}]
+    assert watch.server.messages("sender")[-1]["text"] == "It failed."
+    (notification,) = [asked.last_user for asked in model.requests() if "<task-notification>" in asked.last_user]
+    assert 'code="RESULT_NOT_KEPT"' in notification and "<result" not in notification
+    assert watch.places(word) == []
+
+
 @pytest.mark.parametrize(("failures", "kept"), [(0, "whole {}"), (1, "whole ***")], ids=["not asked", "asked"])
 def test_f042_only_a_provider_that_is_asked_has_a_say(
     serving: Serving, model: ScriptedModel, word: str, failures: int, kept: str
