@@ -35,6 +35,7 @@ from background import journal
 from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
+from background.redaction import closing
 from background.redaction import redact as redact_text
 from background.retention import Ages
 from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
@@ -99,7 +100,7 @@ class Outrider:
             yield self
 
     def _database(self) -> Database:
-        redact = self._plugins.redactor or redact_text
+        redact = closing(self._plugins.redactor) if self._plugins.redactor else redact_text
         key = self.settings.seal_key
         vault = Vault(parse_keys(key.get_secret_value())) if key else None
         return Database(self.settings.database_path, self._now, limits_of(self.settings), vault, redact)

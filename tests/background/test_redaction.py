@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from background.credentials import MASK, mask_credentials, names_credential
-from background.redaction import redact
+from background.redaction import closing, redact
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7\n-----END PRIVATE KEY-----"
 CUT_KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
@@ -197,6 +197,17 @@ def test_a_field_is_known_by_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["text", "max_tokens", "key", "artifactId", "tool_call_id", "secretary", "a" * 1000])
 def test_a_field_that_only_sounds_like_it_is_none(name: str) -> None:
     assert not names_credential(name)
+
+
+def test_another_redactor_that_fails_keeps_nothing_of_the_text(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(text: str) -> str:
+        raise ValueError(f"cannot mask {text}")
+
+    def silent(text: str) -> str:
+        return None  # type: ignore[return-value]
+
+    assert [closing(each)("a secret") for each in (broken, silent, str.upper)] == [MASK, MASK, "A SECRET"]
+    assert "ValueError" in caplog.text and "NoneType" in caplog.text and "secret" not in caplog.text
 
 
 PIECES = ["a", "1", ".", "-", "_", " ", "@", ":", "=", '"', "\\", "/", "+", "(", ")", "\n", "key", "sk-", "eyJ", "***"]
