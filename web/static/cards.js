@@ -33,7 +33,7 @@ const title = (job) => h("h2", { class: "title", dir: "auto" }, job.description)
 /** What makes a job look different; what only counts up, like its usage, does not draw it anew. */
 export const look = once((job) =>
   JSON.stringify([job.status, job.attempts, job.partial, job.description, job.error, job.canceled_by, job.dismissed, job.started_at,
-    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html, questionLook(job.question)]));
+    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html, job.erased, questionLook(job.question)]));
 
 function isShort({ status, partial, excerpt, report_chars: chars }) {
   const text = (excerpt ?? "").trim();
@@ -55,6 +55,7 @@ function note(job) {
 }
 
 function excerptOf(job) {
+  if (job.erased) return h("p", { class: "hint", testid: "erased" }, "The report was erased.");
   if (!hasReport(job)) return job.status === "completed" && h("p", { class: "hint" }, "No report was kept.");
   const element = prose("div", { class: "excerpt prose", testid: "excerpt", dir: "auto" }, job.excerpt_html, job.excerpt);
   for (const link of element.querySelectorAll("a")) link.tabIndex = -1; // may lie below the cut; the reader has them all

@@ -45,6 +45,7 @@ export function putJob(job) {
   if (known && (attempt > 0 || (attempt === 0 && ENDED.has(known.status) && !ENDED.has(job.status)))) return;
   const merged = { ...known, ...job };
   if (known && attempt === 0 && known.dismissed) merged.dismissed = true;
+  merged.erased = job.erased === true; // said only of a job whose report was erased
   // An event brings a long question clipped; the whole one stays, or is read next.
   const [before, now] = [known?.question, job.question];
   if (now && before?.question === now.question && before.detail.length > now.detail.length) merged.question = before;

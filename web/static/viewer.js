@@ -32,6 +32,7 @@ async function load(asked) {
     if (asked === open) setCleanHtml(show("ready"), html);
   } catch (error) {
     if (asked !== open) return;
+    if (error.code === "REPORT_ERASED") return show("gone", h("p", { role: "status", testid: "erased" }, error.message));
     const retry = h("button", { class: "primary", testid: "viewer-retry", on: { click: () => load(asked) } }, "Try again");
     show("error", h("p", { role: "alert" }, `The report could not be loaded. ${api.explain(error)}`), retry);
     retry.focus();
