@@ -10,13 +10,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from background import database, delivery, worker
+from background import database, delivery, queue, worker
 from background.limits import SECOND
-from knowledge import documents
+from knowledge import documents, store
+from web import push
 
 QUICK_RETRIES_S = (0.02, 0.08)  # a job whose model always fails would otherwise keep a story waiting
+QUICK_CALLS_S = 0.02  # a webhook's receiver refuses now and then
 QUICK_NUDGE = SECOND // 5  # and so would the minute after which a briefing that failed is tried again
 
 
@@ -47,10 +50,12 @@ def arm(fate: Fate) -> None:
     """From now on every commit of this process passes `fate`."""
     worker.BACKOFF_S = QUICK_RETRIES_S
     delivery.MINUTE = QUICK_NUDGE
+    push.FIRST_PAUSE_S = QUICK_CALLS_S
     carried: set[str] = set()  # of the transaction that is open; the writer has one thread
     _name_functions(carried)
     _watch_registry(fate, carried)
     _watch_knowledge(fate)
+    _watch_shrinking(fate)
 
 
 def _name_functions(carried: set[str]) -> None:
@@ -58,7 +63,7 @@ def _name_functions(carried: set[str]) -> None:
 
     async def named(self: database.Database, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         def noted(tx: database.Tx, *args: Any, **kwargs: Any) -> Any:
-            carried.add(place_of(function))
+            carried.add(place_of(function, *args))
             return function(tx, *args, **kwargs)
 
         return await write(self, noted, *args, **kwargs)
@@ -66,9 +71,14 @@ def _name_functions(carried: set[str]) -> None:
     database.Database.write = named
 
 
-def place_of(function: Callable[..., Any]) -> str:
-    """`terminal.settle` for what stands there; a leading underscore is not told."""
-    return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
+def place_of(function: Callable[..., Any], *args: Any) -> str:
+    """`terminal.settle` for what stands there; a leading underscore is not told. What becomes of a run in the queue is
+    told apart by the run's kind: `queue.finish.push`.
+    """
+    function = function.func if isinstance(function, partial) else function
+    place = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
+    runs = [each.kind for each in args if isinstance(each, queue.Run)] if place.startswith("queue.") else []
+    return ".".join([place, *runs])
 
 
 def _watch_registry(fate: Fate, carried: set[str]) -> None:
@@ -102,3 +112,19 @@ def _watch_knowledge(fate: Fate) -> None:
         fate.reach("after", {"knowledge.write"})
 
     documents.transaction = watched
+
+
+def _watch_shrinking(fate: Fate) -> None:
+    """What was erased leaves the files: no commit of a row, and a place to die at all the same."""
+    for owner, name, place in ((database.Database, "shrink", "database.shrink"), (store.Store, "purge", "store.purge")):
+        setattr(owner, name, _watched(fate, getattr(owner, name), place))
+
+
+def _watched(fate: Fate, function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    async def watched(*args: Any) -> Any:
+        fate.reach("before", {place})
+        done = await function(*args)
+        fate.reach("after", {place})
+        return done
+
+    return watched

@@ -3,18 +3,16 @@
 Each promise is a generator of what breaks it, a line each; `broken` asks them all.
 """
 
-import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from background.database import KEY_FILE
-from background.sealing import Vault, key_file
+from tests.crash.interludes import ASKING, BEHIND_ANSWERS
+from tests.crash.left import Broken, Left, differ
 from tests.crash.nursery import FOR_LATER
+from tests.crash.promises_of_tasks import PROMISES_OF_TASKS
 from tests.crash.story import (
     AGAIN,
     ANSWER,
@@ -42,55 +40,15 @@ ANSWERS = {
     "m-question": {ANSWER, BRIEFING},  # the second where a nudge was folded in before it answered
     "m-musing": {""},  # canceled
     "m-else": {NOTHING_ELSE},
+    **{message_id: {answer} for message_id, answer in BEHIND_ANSWERS.items()},
 }
 HOPELESS_REASONS = {"MODEL_FAILED", "ATTEMPTS_EXHAUSTED"}  # the second where a kill was its last try
-Broken = Iterator[str]
-
-
-@dataclass
-class Left:
-    """The files of a dead server."""
-
-    registry: sqlite3.Connection
-    knowledge: sqlite3.Connection
-    vault: Vault
-    folder: Path
-
-    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        return self.registry.execute(sql, values).fetchall()
-
-    def pairs(self, sql: str) -> dict[Any, Any]:
-        """Two columns as a dict."""
-        return dict(map(tuple, self.rows(sql)))
-
-    def descriptions(self) -> dict[str, str]:
-        """What the jobs are called, by id."""
-        cells = self.pairs("select id, description from jobs")
-        return {job_id: self.vault.unseal("jobs.description", job_id, cell) for job_id, cell in cells.items()}
-
-    def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """What the console heard: names and data."""
-        rows = self.rows("select * from events order by id")
-        opened = [self.vault.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]) for row in rows]
-        return [(row["name"], json.loads(data)) for row, data in zip(rows, opened, strict=True)]
-
-    def turn_of(self, message_id: str) -> str:
-        """The task that a user's message made."""
-        return self.pairs("select message_id, task_id from receipts")[message_id]
 
 
 def broken(seen: Seen, data: Path) -> list[str]:
     """Every promise that does not hold, in words; none is as it should be."""
-    registry, knowledge = (_opened(data / name) for name in ("outrider.db", "knowledge.db"))
-    with closing(registry), closing(knowledge):
-        left = Left(registry, knowledge, key_file(data / KEY_FILE), data)
+    with Left.open(data) as left:
         return [f"{promise.__name__}: {line}" for promise in PROMISES for line in promise(seen, left)]
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path)
-    connection.row_factory = sqlite3.Row
-    return connection
 
 
 # --- the files --------------------------------------------------------------------------------------------------------
@@ -126,9 +84,7 @@ def nothing_that_was_said_stands_in_plain_words(seen: Seen, left: Left) -> Broke
         *(text for texts in ANSWERS.values() for text in texts if text),
         *map(_work, ALL_JOBS),
     ]
-    for path in left.folder.glob("outrider.db*"):
-        held = path.read_bytes()
-        yield from (f"{path.name} holds {text!r}" for text in said if text.encode() in held)
+    yield from left.holding("outrider.db", *said)
 
 
 def _work(name: str) -> str:
@@ -139,7 +95,7 @@ def _work(name: str) -> str:
 
 
 def every_spawn_happened_once(seen: Seen, left: Left) -> Broken:
-    yield from _differ("jobs", sorted(left.descriptions().values()), sorted(ALL_JOBS))
+    yield from differ("jobs", sorted(left.descriptions().values()), sorted(ALL_JOBS))
 
 
 def every_attempt_is_one_task(seen: Seen, left: Left) -> Broken:
@@ -175,7 +131,7 @@ def every_report_is_found_once(seen: Seen, left: Left) -> Broken:
     ).fetchall()
     jobs = {job["id"]: job for jobs in seen.jobs.values() for job in jobs}
     completed = {job_id for job_id, job in jobs.items() if job["status"] == "completed"}
-    yield from _differ("documents", sorted(row["job_id"] for row in documents), sorted(completed))
+    yield from differ("documents", sorted(row["job_id"] for row in documents), sorted(completed))
     for row in documents:
         job = jobs.get(row["job_id"])
         if job and (row["text"] != job["report"] or row["source"] != job["session"]):
@@ -192,7 +148,7 @@ def the_docs_are_there(seen: Seen, left: Left) -> Broken:
     """The pages that come with the product, taken in at the first start: also where that start was not finished."""
     keys = left.knowledge.execute("select key from document where owner is null order by key").fetchall()
     pages = ["README.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
-    yield from _differ("pages", [row["key"] for row in keys], sorted(f"document:{page}" for page in pages))
+    yield from differ("pages", [row["key"] for row in keys], sorted(f"document:{page}" for page in pages))
 
 
 # --- what comes back --------------------------------------------------------------------------------------------------
@@ -254,9 +210,9 @@ def a_briefing_that_failed_is_given_later(seen: Seen, left: Left) -> Broken:
     if not failed or [said["task_id"] for said in nudges] != [*failed, job["notified_in"]]:
         yield f"it is told in {job['notified_in']}, after {nudges}"
     repeated = _repeated(left)
-    yield from _differ("repetitions", [repeated.get(task_id) for task_id in failed], [*failed[1:], job["notified_in"]])
+    yield from differ("repetitions", [repeated.get(task_id) for task_id in failed], [*failed[1:], job["notified_in"]])
     (delivery,) = left.rows("select * from deliveries where job_id = ?", job["id"])
-    yield from _differ("failed turns", delivery["failed_turns"], len(failed))
+    yield from differ("failed turns", delivery["failed_turns"], len(failed))
 
 
 def who_canceled_is_not_woken(seen: Seen, left: Left) -> Broken:
@@ -266,7 +222,7 @@ def who_canceled_is_not_woken(seen: Seen, left: Left) -> Broken:
         "select id from tasks where origin = 'background-resume' and cause in (?, ?)", job["id"], job["batch_id"]
     ):
         yield f"turn {row['id']} was begun for it"
-    yield from _differ("turns", job["notified_in"], left.turn_of("m-else"))
+    yield from differ("turns", job["notified_in"], left.turn_of("m-else"))
 
 
 # --- what users see ---------------------------------------------------------------------------------------------------
@@ -275,7 +231,7 @@ def who_canceled_is_not_woken(seen: Seen, left: Left) -> Broken:
 def every_message_is_answered_once(seen: Seen, left: Left) -> Broken:
     receipts = left.pairs("select message_id, task_id from receipts")
     users = [row["id"] for row in left.rows("select id from tasks where origin = 'user'")]
-    yield from _differ("user's turns", sorted(users), sorted(receipts[key] for key in USER_MESSAGES))
+    yield from differ("user's turns", sorted(users), sorted(receipts[key] for key in (*USER_MESSAGES, *ASKING)))
     said = [message for log in seen.messages.values() for message in log]
     for message_id, expected in ANSWERS.items():
         task_id = receipts[message_id]
@@ -318,7 +274,9 @@ def nothing_is_heard_twice(seen: Seen, left: Left) -> Broken:
     ]
     expected = [(f"background.{name}", job) for job in attempts for name in ("queued", "started", "completed")]
     expected += [(f"turn.{name}", task) for task in begun for name in ("started", "finished")]
-    yield from _differ("events", events, Counter(expected))
+    asking = [row["task_id"] for row in left.rows("select task_id from questions")]
+    expected += [(f"turn.{name}", task) for task in asking for name in ("started", "finished")]
+    yield from differ("events", events, Counter(expected))
 
 
 def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
@@ -327,7 +285,7 @@ def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
         row["task_id"]: (row["revision"], row["state"])
         for row in left.rows("select task_id, revision, state from views")
     }
-    yield from _differ("views", views, tasks)
+    yield from differ("views", views, tasks)
     results = left.pairs("select task_id, pieces from results")
     for task_id, (revision, state) in tasks.items():
         entries = left.rows("select revision, kind from journal where task_id = ?", task_id)
@@ -338,11 +296,11 @@ def views_say_what_the_tasks_say(seen: Seen, left: Left) -> Broken:
 
 
 def one_checkpoint_stays(seen: Seen, left: Left) -> Broken:
-    """Of a turn that answered its transcript, of another the last that it had."""
+    """Of a turn that a model answered its transcript, of another the last that it had."""
     for row in left.rows(
         "select t.id, t.state, group_concat(c.name) as names from checkpoints c join tasks t on t.id = c.task_id "
         "join results r on r.task_id = t.id group by t.id "
-        "having count(*) > 1 or (t.state = 'completed' and r.pieces > 0 and names <> 'transcript')"
+        "having count(*) > 1 or (t.state = 'completed' and r.pieces > 0 and t.profile <> 'trial' and names <> 'transcript')"
     ):
         yield f"{row['state']} task {row['id']} has {row['names']}"
 
@@ -381,11 +339,6 @@ def every_call_has_its_answer(seen: Seen, left: Left) -> Broken:
                 waiting = [call["id"] for call in message.get("tool_calls") or ()]
 
 
-def _differ(what: str, found: Any, expected: Any) -> Broken:
-    if found != expected:
-        yield f"{what} are {found} and should be {expected}"
-
-
 # --- servers that were told to end ------------------------------------------------------------------------------------
 
 
@@ -415,5 +368,6 @@ PROMISES: list[Callable[[Seen, Left], Broken]] = [
     one_checkpoint_stays,
     conversations_only_grow,
     every_call_has_its_answer,
+    *PROMISES_OF_TASKS,
     who_was_told_to_end_has_handed_everything_back,
 ]

@@ -4,7 +4,8 @@ In session `chat` a user sends four subagents out in one turn, over two steps wh
 of them can never succeed. A script sends one more out there. While they work the user asks something, and the turn
 that answers is held until a nudge waits for it to take up. In session `errand` another lone job goes out and comes
 back, and the model is down for the turn that is to tell of it, until that has failed. In session `whims` a script sends
-two out; its user has one done again, cancels the other, cancels the turn in which that is told, and then asks.
+two out; its user has one done again, cancels the other, cancels the turn in which that is told, and then asks. What
+happens beside all this is in `interludes.py`.
 
 Whoever speaks with the server repeats what was not answered, with the same id, as a client does; and looks first where
 there is no id.
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.crash import interludes
+from tests.crash.interludes import BEHIND, CONFIDED, DOUBT, DOUBTS, NEVER, TALE, VAULT, Heard, Interludes
 from tests.crash.nursery import Cradle, Lost, Mortal, Nursery
 from tests.crash.plan import Calm, Kill, Plan
 from tests.support.rules import Rule
@@ -28,12 +31,13 @@ CHAT, ERRAND, WHIMS = "chat", "errand", "whims"
 FAN_OUT, LONE, QUESTION = "FAN OUT, please.", "RUN AN ERRAND, please.", "QUESTION: what is known so far?"
 MUSING, ELSE = "MUSE about it at length.", "ANYTHING ELSE?"
 USER_MESSAGES = {"m-fan-out": FAN_OUT, "m-lone": LONE, "m-question": QUESTION, "m-musing": MUSING, "m-else": ELSE}
+USER_MESSAGES |= BEHIND
 WORKS = ("alpha", "beta", "gamma", "epsilon", "omega", "kappa")
 HOPELESS, UNWANTED, AGAIN = "delta", "zeta", "kappa"
 JOBS = {CHAT: {"alpha", "beta", "gamma", "delta", "epsilon"}, ERRAND: {"omega"}, WHIMS: {"zeta", "kappa"}}
+SESSIONS = (*JOBS, DOUBTS, TALE)
 BRIEFING, OUT, ONE_OUT, ANSWER = "Briefing: this came back.", "Four are out.", "One is out.", "Answer: this is known."
 NOTHING_ELSE = "Nothing else."
-NEVER = "never"  # a gate that nobody opens
 SAME_ID = "call_1"  # providers number the calls of each answer anew
 BOUND_S = 60.0  # after which a story that has not come to rest is stuck
 PAUSE_S = 0.02
@@ -58,6 +62,7 @@ def _spec(name: str) -> dict[str, str]:
 # What it finds grows with every report that comes in: a call that is made again is answered differently.
 RECALL = _sends("memory_recall", query="report", limit=20)
 RULES = [
+    *interludes.RULES,
     # Workers: each is known by its prompt.
     Rule(last_user=f"Work on {HOPELESS}", status=500, text="the provider is down"),
     Rule(last_user="Work on beta", tool_calls=RECALL),
@@ -108,6 +113,7 @@ class Seen:
     messages: dict[str, list[dict[str, Any]]]
     tasks: dict[str, dict[str, Any]]
     asked: list[Asked]
+    heard: Heard
     left_behind: list[str]  # what servers that ended themselves still held then, as the registry says
 
 
@@ -127,15 +133,20 @@ class Story:
     _done: set[str] = field(default_factory=set)
     _tasks: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._beside = Interludes(self.server, self.other, self.model, self._tasks, self._done)
+
     @classmethod
     def make(cls, lane: Lane, data: Path) -> "Story":
         lane.model.rules(RULES)
-        server, other = (Mortal(nursery, data, lane.model) for nursery in lane.nurseries)
+        env = Interludes.env(data)
+        server, other = (Mortal(nursery, data, lane.model, **env) for nursery in lane.nurseries)
         return cls(server, other, lane.model)
 
     def close(self) -> None:
         self.server.close()
         self.other.close()
+        self._beside.close()
 
     def tell(self, plan: Plan) -> Seen:
         """Live through all lives of a plan, and one more that comes to rest. AssertionError if none ever does."""
@@ -163,6 +174,7 @@ class Story:
         """One life: what was to be seen once the story had come to rest, or None if it was killed before."""
         if not self.server.begin(kill.doom, kill.after_s, stop=kill.stop):
             return None
+        self._beside.reborn()
         try:
             while not self._step():
                 assert time.monotonic() < began + BOUND_S, f"no rest after {BOUND_S} s\n{self._state()}"
@@ -194,6 +206,7 @@ class Story:
             ("let the briefing be given", self._nudge_waits_for("<task-not"), lambda: self.model.open("briefing")),
             ("let the model be up again", self._briefing_failed, lambda: self.model.open("the model is up again")),
             *self._whims(),
+            *self._beside.deeds(),
         ]
 
     def _whims(self) -> list[tuple[str, Callable[[], bool], Callable[[], object]]]:
@@ -264,19 +277,24 @@ class Story:
 
     def _at_rest(self) -> bool:
         """Every job has been told, and nothing is left to do."""
-        return self.server.idle() and all(
-            {job["description"] for job in self.server.jobs(session) if job["notified"]} == names
-            for session, names in JOBS.items()
+        return (
+            self._beside.at_rest()
+            and self.server.idle()
+            and all(
+                {job["description"] for job in self.server.jobs(session) if job["notified"]} == names
+                for session, names in JOBS.items()
+            )
         )
 
     def _look(self) -> Seen:
-        messages = {session: self.server.messages(session) for session in JOBS}
+        messages = {session: self.server.messages(session) for session in SESSIONS}
         turns = {said["task_id"] for log in messages.values() for said in log if said["task_id"]}
         return Seen(
             jobs={session: [self.server.job(job["id"]) for job in self.server.jobs(session)] for session in JOBS},
             messages=messages,
             tasks={task_id: self.server.task(task_id) for task_id in turns},
             asked=self.model.requests(),
+            heard=self._beside.look(),
             left_behind=self.left_behind,
         )
 
@@ -302,8 +320,9 @@ def conversation_of(asked: Asked) -> str:
     if asked.text.startswith("You work detached"):
         (name,) = set(re.findall(r"Work on (\w+)", asked.last_user))
         return name
-    if LONE in asked.text:
-        return ERRAND
+    for words, session in ((LONE, ERRAND), (DOUBT, DOUBTS), (CONFIDED, VAULT)):
+        if words in asked.text:
+            return session
     return WHIMS if f"<description>{AGAIN}" in asked.text else CHAT
 
 

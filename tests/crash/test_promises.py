@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.interludes import CHOSEN, DOUBTS, HIDDEN, TALE, is_of_the_vault
 from tests.crash.nursery import Cradle
 from tests.crash.plan import Plan
 from tests.crash.promises import PROMISES, broken
@@ -98,6 +99,55 @@ def _without_results(asked: Asked) -> Asked:
     return replace(asked, body={**asked.body, "messages": told})
 
 
+def another_answer_is_taken(spoilt: Calm) -> None:
+    spoilt.seen.heard.late.append({"result": {}})
+
+
+def an_answer_is_lost(spoilt: Calm) -> None:
+    (task,) = [task for task in spoilt.seen.tasks.values() if task["contextId"] == TALE]
+    task["artifacts"].clear()
+
+
+def who_waits_overtakes(spoilt: Calm) -> None:
+    log = spoilt.seen.messages[DOUBTS]
+    log.append(log.pop(next(place for place, said in enumerate(log) if said["text"] == CHOSEN)))
+
+
+def a_stream_begins_anew(spoilt: Calm) -> None:
+    told = spoilt.seen.heard.told[DOUBTS]
+    told.append(told[0])
+
+
+def a_piece_is_told_twice(spoilt: Calm) -> None:
+    frames = spoilt.seen.heard.told[TALE][-1]
+    place = next(place for place, frame in enumerate(frames) if frame.get("artifactUpdate", {}).get("append"))
+    frames.insert(place, frames[place])
+
+
+def an_event_is_not_called(spoilt: Calm) -> None:
+    called = spoilt.seen.heard.called
+    called[:] = [call for call in called if call.told != "INPUT_REQUIRED"]
+
+
+def a_try_has_another_name(spoilt: Calm) -> None:
+    call = spoilt.seen.heard.called[-1]
+    call.headers["x-outrider-delivery"] = spoilt.seen.heard.called[0].delivery
+
+
+def a_call_tells_what_was_not(spoilt: Calm) -> None:
+    call = next(call for call in spoilt.seen.heard.called if call.path.endswith(DOUBTS))
+    call.body = call.body.replace(b"SUBMITTED", b"REJECTED")
+
+
+def it_is_found_again(spoilt: Calm) -> None:
+    spoilt.seen.heard.erased.still_there.append("a hit")
+
+
+def a_model_is_asked_again(spoilt: Calm) -> None:
+    asked = next(asked for asked in spoilt.seen.asked if is_of_the_vault(asked))
+    spoilt.seen.asked.append(replace(asked, at=asked.at + 3600))
+
+
 SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "files_are_sound": knowledge(
         "insert into chunk_index (chunk_index, rowid, heading, text) select 'delete', id, heading, text from chunk limit 1"
@@ -124,6 +174,17 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "one_checkpoint_stays": registry("update checkpoints set name = 'input' where name = 'transcript'"),
     "conversations_only_grow": a_step_is_asked_for_again,
     "every_call_has_its_answer": a_result_is_kept_from_the_model,
+    "a_question_is_asked_once_and_answered_once": another_answer_is_taken,
+    "the_answer_is_kept_with_what_came_of_it": an_answer_is_lost,
+    "what_waited_behind_a_question_follows_in_order": who_waits_overtakes,
+    "a_stream_only_goes_forward": a_stream_begins_anew,
+    "a_stream_says_what_get_says": a_piece_is_told_twice,
+    "every_event_is_called_in_order": an_event_is_not_called,
+    "a_delivery_is_the_same_each_time": a_try_has_another_name,
+    "nothing_is_called_that_was_never_committed": a_call_tells_what_was_not,
+    "what_was_erased_is_not_seen_again": it_is_found_again,
+    "what_was_erased_leaves_the_files": knowledge(f"update body set text = '{HIDDEN}' where document_id = 1"),
+    "nobody_is_woken_for_what_was_erased": a_model_is_asked_again,
     "who_was_told_to_end_has_handed_everything_back": a_run_is_left_behind,
 }
 
