@@ -130,7 +130,8 @@ def park(tx: Tx, run: Run, question: Question, *, usage: Usage | None = None, de
     if task.origin == "background":
         jobs.parked(tx, task.id)
     else:
-        tasks.emit_turn(tx, task, "turn.finished", state=task.state, reason=None)
+        shown = questions.shown(asked, jobs.QUESTION_CHARS)
+        tasks.emit_turn(tx, task, "turn.finished", state=task.state, reason=None, question=shown)
     return True
 
 
