@@ -7,21 +7,19 @@ The address is checked before anything is stored, and nothing is connected to he
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.requests import Request
-
 from background import webhooks
 from background.database import Tx
 from background.webhooks import Webhook
 from web import a2a_webhook, addresses
-from web.a2a_errors import A2AError, RpcId, invalid
+from web.a2a_call import Call
+from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
 from web.a2a_webhook import Config
-from web.access import Caller
 from web.addresses import Forbidden
 from web.house import House
 
 Json = dict[str, Any]
-Method = Callable[[Request, Caller, RpcId, Any], Awaitable[Json]]
+Method = Callable[[Call], Awaitable[Json]]
 
 
 async def check_address(house: House, asked: Config | None) -> None:
@@ -53,26 +51,26 @@ class PushConfigs:
         }
         return served if self._house.settings.push else dict.fromkeys(served, _not_supported)
 
-    async def _create(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
-        asked = a2a_webhook.create_params(params, self._limits)
+    async def _create(self, call: Call) -> Json:
+        asked = a2a_webhook.create_params(call.params, self._limits)
         await check_address(self._house, asked)
-        return a2a_webhook.view(await self._house.db.write(_put, asked.of(asked.task_id or "", caller.owner)))
+        return a2a_webhook.view(await self._house.db.write(_put, asked.of(asked.task_id or "", call.caller.owner)))
 
-    async def _get(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
-        asked = a2a_webhook.named_params(params, self._limits)
-        return a2a_webhook.view(await self._house.db.read(webhooks.get, caller.owner, asked.task_id, asked.id))
+    async def _get(self, call: Call) -> Json:
+        asked = a2a_webhook.named_params(call.params, self._limits)
+        return a2a_webhook.view(await self._house.db.read(webhooks.get, call.caller.owner, asked.task_id, asked.id))
 
-    async def _list(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
-        asked = a2a_webhook.list_params(params, self._limits)
-        found = await self._house.db.read(webhooks.of_task, caller.owner, asked.task_id)
+    async def _list(self, call: Call) -> Json:
+        asked = a2a_webhook.list_params(call.params, self._limits)
+        found = await self._house.db.read(webhooks.of_task, call.caller.owner, asked.task_id)
         rest = [webhook for webhook in found if webhook.id > asked.last]
         page = rest[: asked.size]
         more = {"nextPageToken": page[-1].id} if len(rest) > asked.size else {}
         return {"configs": [a2a_webhook.view(webhook) for webhook in page], **more}
 
-    async def _delete(self, request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
-        asked = a2a_webhook.named_params(params, self._limits)
-        await self._house.db.write(webhooks.delete, caller.owner, asked.task_id, asked.id)
+    async def _delete(self, call: Call) -> Json:
+        asked = a2a_webhook.named_params(call.params, self._limits)
+        await self._house.db.write(webhooks.delete, call.caller.owner, asked.task_id, asked.id)
         return {}
 
 
@@ -81,5 +79,5 @@ def _put(tx: Tx, webhook: Webhook) -> Webhook:
     return webhook
 
 
-async def _not_supported(request: Request, caller: Caller, rpc_id: RpcId, params: Any) -> Json:
+async def _not_supported(call: Call) -> Json:
     raise A2AError("PUSH_NOTIFICATION_NOT_SUPPORTED")

@@ -2,8 +2,8 @@
 is alive; run as `python -m tests.a2a.hasty`.
 """
 
-from web import a2a, cli
+from web import a2a_stream, cli
 
 if __name__ == "__main__":
-    a2a.SLOW_S, a2a.PING_S = 0.5, 2.0
+    a2a_stream.SLOW_S, a2a_stream.PING_S = 0.5, 2.0
     cli.main()

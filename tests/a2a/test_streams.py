@@ -11,7 +11,7 @@ from tests.a2a.conftest import asking
 from tests.a2a.wire import COMPLETED, SUBMITTED, WORKING, message, said
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Process, Server, answer_of
-from web import a2a
+from web import a2a_stream
 
 
 class HastyServer(Server):
@@ -199,7 +199,7 @@ def hasty(tmp_path: Path, shared_model: ScriptedModel, processes: list[Process])
 
 def test_f061_a_silent_stream_says_again_and_again_that_it_is_alive(hasty: Server, model: ScriptedModel) -> None:
     """Every 15 s as a rule, and every 2 s here."""
-    assert a2a.PING_S == 15
+    assert a2a_stream.PING_S == 15
     model.rules([{"gate": "g", "text": "at last"}])
     with wire.stream(hasty, "SendStreamingMessage", {"message": said()}) as frames:
         first = [next(frames), next(frames)]
