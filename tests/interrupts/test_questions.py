@@ -4,6 +4,7 @@ import pytest
 
 from tests.a2a import wire
 from tests.a2a.wire import CANCELED, COMPLETED, FAILED
+from tests.cases.stories import events_of
 from tests.interrupts import words
 from tests.interrupts.words import AUTH, PARKED
 from tests.support.scripted import ScriptedModel
@@ -183,3 +184,16 @@ def test_f095_an_answer_that_names_another_context_or_no_task_is_refused(
     sent = words.answer(task) | ({"contextId": "elsewhere"} if owner == "another context" else {"taskId": "nope"})
     assert words.refusal(server, sent)[1] == (-32602 if owner == "another context" else -32001)
     assert words.answered(server, task)["status"]["state"] == COMPLETED
+
+
+def test_f092_events_bring_the_question_clipped_and_the_log_has_it_whole(server: Server, model: ScriptedModel) -> None:
+    session, long = wire.fresh("s"), "why? " * 200
+    model.rules([words.asking(long), words.ending(), {"text": "ok"}])
+    task = words.asked(server, contextId=session)
+    (asked,) = [data for name, data in events_of(server, session) if name == "turn.finished"]
+    assert (asked["state"], asked["task_id"]) == ("input_required", task["id"])
+    assert len(asked["question"]["text"]) == 300 and asked["question"]["question"] == words.digest(task)
+    (entry,) = [said for said in server.messages(session) if said["question"]]
+    assert entry["text"] == entry["question"]["text"] == long.strip()
+    words.answered(server, task)
+    assert [said for said in server.messages(session) if said["question"]] == []
