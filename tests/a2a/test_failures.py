@@ -51,7 +51,7 @@ def test_a09_what_a_handler_raises_fails_a_task_that_can_be_found_and_is_told_to
     session = faulty.http.get(f"/api/sessions/{task['contextId']}/messages").text
     for seen in (answer.text, session, json.dumps(faulty.task(task["id"]))):
         assert_keeps_to_itself(seen)
-    (error_id,) = re.findall(r"internal error ([0-9a-f]+)", json.dumps(task["status"]))
+    (error_id,) = re.findall(r"[Ii]nternal error ([0-9a-f]+)", json.dumps(task["status"]))
     assert re.search(f"error {error_id}\\b", faulty.log()) and SECRET in faulty.log()
 
 
