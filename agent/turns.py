@@ -4,7 +4,6 @@ It decides how a turn ended, in the words of the contract; what must follow from
 """
 
 import asyncio
-import functools
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +22,7 @@ from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, Unfinis
 from agent.models import classify
 from agent.notifications import excerpt
 from agent.offers import Offer, gone
+from agent.pieces import Pieces
 from agent.plugins import Plugins
 from agent.providers import before_requests, providers_of
 from agent.release import may_ask, released
@@ -128,7 +128,7 @@ class Turns:
         first = iter((True,))
 
         async def commit(text: str) -> None:
-            await self.persist(functools.partial(tasks.fragment, anew=next(first, False)), run, text)
+            await self.persist(partial(tasks.fragment, anew=next(first, False)), run, text)
 
         return commit
 
@@ -146,6 +146,8 @@ class Turns:
             return _failed(progress, *self._cut_short(error, progress))
         except TimeoutError:
             return _failed(progress, "TIMED_OUT", f"It ran longer than {self._limit_s(turn):g} s.")
+        finally:
+            await steps.pieces.end()
         return await self._completed(turn, progress)
 
     async def _drive(self, run: Run, turn: Turn, offer: Offer, progress: Progress, steps: "_Steps") -> None:
@@ -334,6 +336,7 @@ class _Steps:
         asked = providers_of(offer.model or turns.model)
         # What was said live cannot be taken back: not where a provider that may be asked could make it sink.
         self._aloud = not offer.holds_back and all(turns.levels.get(name, "full") == "full" for name in asked)
+        self.pieces = Pieces(self._commit)
         self.stored = turn.stored
 
     @property
@@ -352,6 +355,7 @@ class _Steps:
             raise LeaseLost
 
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
+        await self.pieces.end()
         self._level = await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
 
     async def begin_call(self, key: str, name: str) -> None:
@@ -368,6 +372,11 @@ class _Steps:
     def say(self, text: str) -> None:
         if self._aloud and self._level == "full":
             self._turns.say(self._turn, text)
+            if self._turn.task.origin == "user":  # of other turns nobody reads a stream
+                self.pieces.say(text)
+
+    async def _commit(self, piece: str, anew: bool) -> None:
+        await self._turns.db.write(partial(tasks.fragment, anew=anew), self._run, piece)
 
 
 def _park(tx: Tx, run: Run, question: Question, within_s: float | None) -> None:

@@ -229,7 +229,8 @@ def _content(tx: Tx, task_id: str, row: Row) -> Result | None:
 
 
 def _piece(task_id: str, text: str) -> dict[str, Any]:
-    return {"artifactId": artifact_id(task_id), "parts": [{"text": text}]}
+    """Of an answer that is not whole, and may never be: an artifact that says so."""
+    return {"artifactId": artifact_id(task_id), "parts": [{"text": text}], "metadata": {"partial": True}}
 
 
 def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Event]:

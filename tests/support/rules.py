@@ -39,6 +39,7 @@ class Rule:
     headers: dict[str, str] = field(default_factory=dict)  # of that error, as {"Retry-After": "2"}
     cut_after: int | None = None  # sends this many characters, then drops the connection
     hang_after: int | None = None  # sends this many characters, then nothing more
+    resumes: str | None = None  # and goes on after all, once the test has opened this gate
 
     @property
     def usage_counts(self) -> dict[str, int]:

@@ -200,15 +200,18 @@ class ScriptedModel:
         if rule.status:
             failure = {"error": {"message": rule.text or "scripted failure", "type": "scripted", "code": "scripted"}}
             return JSONResponse(failure, rule.status, rule.headers)
+        gate = self._gate(rule.resumes) if rule.resumes else None
         self._calls += 1
         head = {"id": f"chatcmpl-{self._calls}", "created": 0, "model": asked.body.get("model", "scripted")}
         message = _message(answer, self._calls)
         if asked.body.get("stream"):
-            return StreamingResponse(self._told(asked, _stream(head, message, answer)), media_type="text/event-stream")
+            pieces = _stream(head, message, answer, gate)
+            return StreamingResponse(self._told(asked, pieces), media_type="text/event-stream")
         choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason}
         whole = {**head, "object": "chat.completion", "choices": [choice], "usage": rule.usage_counts}
         return StreamingResponse(
-            self._told(asked, _interrupted(json.dumps(whole), rule)), media_type="application/json"
+            self._told(asked, _interrupted(json.dumps(whole), rule, gate)),
+            media_type="application/json",
         )
 
     async def _told(self, asked: Asked, pieces: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -258,19 +261,23 @@ def _message(answer: Answer, number: int) -> dict[str, Any]:
     return message
 
 
-async def _interrupted(text: str, rule: Rule) -> AsyncIterator[str]:
-    """The text in pieces, broken off where the rule says that the provider dies or falls silent.
+async def _interrupted(text: str, rule: Rule, resumes: asyncio.Event | None) -> AsyncIterator[str]:
+    """The text in pieces, broken off where the rule says that the provider dies or falls silent, maybe for a while.
 
     Which piece ends there is exact: the caller has been sent that many characters and no more.
     """
-    end = next((stop for stop in (rule.cut_after, rule.hang_after) if stop is not None), None)
-    for piece in _pieces(text[:end]):
+    begun = 0
+    if rule.hang_after is not None:
+        for piece in _pieces(text[: rule.hang_after]):
+            yield piece
+            await asyncio.sleep(0)
+        await (resumes or asyncio.Event()).wait()
+        begun = rule.hang_after
+    for piece in _pieces(text[begun : rule.cut_after]):
         yield piece
         await asyncio.sleep(0)
     if rule.cut_after is not None:
         raise Cut
-    if rule.hang_after is not None:
-        await asyncio.Event().wait()
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -279,7 +286,9 @@ def _pieces(text: str) -> Iterator[str]:
     return (text[start : start + step] for start in range(0, len(text), step))
 
 
-async def _stream(head: dict[str, Any], message: dict[str, Any], answer: Answer) -> AsyncIterator[str]:
+async def _stream(
+    head: dict[str, Any], message: dict[str, Any], answer: Answer, resumes: asyncio.Event | None
+) -> AsyncIterator[str]:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"
@@ -287,7 +296,7 @@ async def _stream(head: dict[str, Any], message: dict[str, Any], answer: Answer)
     yield chunk({"role": "assistant"})
     if "reasoning_content" in message:
         yield chunk({"reasoning_content": message["reasoning_content"]})
-    async for piece in _interrupted(message["content"] or "", answer.rule):
+    async for piece in _interrupted(message["content"] or "", answer.rule, resumes):
         yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls", ())):
         yield chunk({"tool_calls": [{"index": index, **call}]})
