@@ -144,7 +144,7 @@ class Methods:
             question=a2a_message.question_of(asked.message),
         )
         if caller.origin == "user":
-            message = await admission.admit(self._house.offers, message)
+            message = await admission.admit(self._db, self._house.offers, message)
         else:
             message = await self._db.read(admission.of_ours, self._house.offers, message)
         return await self._db.write(accept, message, asked.context_id, asked.webhook)

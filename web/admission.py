@@ -11,37 +11,36 @@ from agent.offers import Offer, check_input
 from agent.profiles import CHAT
 from background import jobs, tasks
 from background.ceilings import strictest
-from background.database import Tx
+from background.database import Database, Tx
 from background.errors import Fault
-from background.schemas import Unfit
+from background.schemas import Schema, Unfit
 from background.tasks import Incoming
 from web.a2a_card import INPUT_MODES, input_modes
 from web.a2a_errors import A2AError
 from web.a2a_message import unreadable
 
+AT_WORK = ("submitted", "working")
 Offers = Mapping[str, Offer]
 
 
-async def admit(offers: Offers, message: Incoming) -> Incoming:
+async def admit(db: Database, offers: Offers, message: Incoming) -> Incoming:
     """A client's message, with what its profile allows. Raises `refused` and `invalid` faults, A2AError -32005.
 
-    An answer to a question is not checked: it belongs to a task that was begun, and the question has a form of its own.
+    More for a task at work is held to that task's input schema. An answer is not: its question has a form of its own.
     """
     offer = offers[message.profile]
     if message.task_id is not None or offer.by_model:
         _check_files(message)  # of an answer to a question, too, only the words are taken
     if message.task_id is not None:
+        takes = await db.read(_takes, offers, message)
+        if takes:
+            await _check_input(takes, message)
         return message
     if offer.broken:
         raise Fault("refused", f"The profile {message.profile} takes no work now; nothing was stored.")
     _check_modes(offer, message)
     if offer.takes:
-        try:
-            # In a thread: it may take a while, and nobody else should wait for it.
-            await asyncio.to_thread(check_input, offer.takes, message.content["parts"])
-        except Unfit as unfit:
-            field = f"message.{unfit.place}"
-            raise Fault("invalid", unfit.why, field=field) from None
+        await _check_input(offer.takes, message)
     return replace(message, ceiling=offer.level, max_open=offer.profile.max_open_tasks)
 
 
@@ -51,6 +50,21 @@ def _check_files(message: Incoming) -> None:
         field, must = found
         told = {"field": field, "supported": ", ".join(sorted(INPUT_MODES))}
         raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", f"{field}: {must}", metadata=told)
+
+
+def _takes(tx: Tx, offers: Offers, message: Incoming) -> Schema | None:
+    """What the task that a message is for takes, if it is at work."""
+    task = tasks.find(tx, message.owner, message.task_id or "")
+    offer = offers.get(task.profile) if task and task.state in AT_WORK else None
+    return offer.takes if offer else None
+
+
+async def _check_input(takes: Schema, message: Incoming) -> None:
+    try:
+        # In a thread: it may take a while, and nobody else should wait for it.
+        await asyncio.to_thread(check_input, takes, message.content["parts"])
+    except Unfit as unfit:
+        raise Fault("invalid", unfit.why, field=f"message.{unfit.place}") from None
 
 
 def _check_modes(offer: Offer, message: Incoming) -> None:

@@ -180,7 +180,7 @@ async def post_message(call: Call) -> Response:
         data=data,
         question=question,
     )
-    accepted = await call.db.write(tasks.accept, await admission.admit(call.house.offers, incoming))
+    accepted = await call.db.write(tasks.accept, await admission.admit(call.db, call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
 
 
