@@ -14,8 +14,17 @@ PROFILES = """
 [profiles.asker]
 description = "May ask its user."
 tools = ["ask_user", "pay", "shout", "dwell", "linger", "task", "memory_recall"]
+
+[profiles.short]
+description = "Takes a short text."
+handler = "trial"
+
+[profiles.short.input_schema]
+type = "object"
+required = ["run"]
+properties.run = { type = "string", maxLength = 40 }
 """
-OFFERED = "chat,asker,trial,trial-sync,echo"
+OFFERED = "chat,asker,trial,trial-sync,echo,short"
 
 
 def asking(model: ScriptedModel) -> dict[str, str]:

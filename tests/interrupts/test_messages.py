@@ -203,3 +203,15 @@ def test_over_the_api_a_message_names_the_task_that_it_is_for(server: Server, mo
     assert answer_of(server.ended(task_id)) == "First.\nSecond."
     log = [(said["kind"], said["text"]) for said in server.messages(session)]
     assert log == [("user", "one"), ("user", "two"), ("agent", "First.\n\nSecond.")]
+
+
+def test_f019_a_message_to_a_task_at_work_is_held_to_what_its_profile_takes(server: Server, trial: Trial) -> None:
+    """And an answer to its question is not: that has a form of its own."""
+    context = wire.fresh()
+    ahead = words.asked(server, "ask Which?", "trial", contextId=context)
+    fits = {"parts": [{"data": {"run": "ask What?"}}]}
+    task = words.began(server, skill="short", contextId=context, **fits)
+    assert words.refusal(server, words.answer(task, parts=[{"data": {"run": 5}}]))[1] == -32602
+    wire.start(server, words.answer(task, **fits))
+    words.answered(server, ahead)
+    server.wait(lambda: wire.get(server, task["id"])["status"]["state"] == COMPLETED)
