@@ -208,10 +208,10 @@ def answered(tx: Tx, task_id: str, asked: Asked) -> bool:
     )
 
 
-def close(tx: Tx, task_id: str) -> None:
-    """The task has ended: nobody waits for an answer any more."""
-    tx.x(
-        "update questions set answered_at = :now where task_id = :task and answered_at is null",
+def close(tx: Tx, task_id: str) -> int | None:
+    """The task has ended: nobody waits for an answer any more. The revision of the question that was open, if one was."""
+    return tx.value(
+        "update questions set answered_at = :now where task_id = :task and answered_at is null returning revision",
         task=task_id,
         now=tx.now,
     )

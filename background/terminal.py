@@ -186,7 +186,8 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
     if hangs.steps or outcome.transcript is not None:
         tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
     if task.revision > LEAST_REVISIONS:
-        questions.close(tx, task_id)
+        asked = questions.close(tx, task_id)
+        queue.cancel_key(tx, f"expire:{task_id}:{asked}")
         if outcome.artifacts:  # else the pieces stand for what there was: nothing takes back what was told
             journal.drop_fragments(tx, task_id)
     if task.origin == "background":
