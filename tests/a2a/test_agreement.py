@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,20 @@ def test_a05_a_client_that_is_cut_off_in_the_middle_of_the_last_event_changes_no
         pass
     task = server.ended(wire.start(server, sent)["id"])
     assert task["status"]["state"] == COMPLETED and len(answer_of(task)) == 3_000_000
+
+
+def test_f054_fifty_clients_that_are_cut_off_leave_fifty_tasks_that_complete(server: Server, trial: Trial) -> None:
+    methods = ["SendMessage", "SendStreamingMessage"] * 25
+    sent = [asked("wait f054", f"echo {number}") for number in range(50)]
+    with ExitStack() as clients:
+        for method, each in zip(methods, sent, strict=True):
+            clients.enter_context(wire.torn(server, method, each))
+        server.wait(lambda: "outrider_waiting_requests 25\n" in server.http.get("/metrics").text)
+        server.wait(lambda: "outrider_streams 25\n" in server.http.get("/metrics").text)
+    trial.open("f054")
+    tasks = [server.ended(wire.start(server, each)["id"]) for each in sent]
+    assert [answer_of(task) for task in tasks] == [str(number) for number in range(50)]
+    assert {task["status"]["state"] for task in tasks} == {COMPLETED}
 
 
 def test_a46_a_body_that_comes_in_chunks_is_read_before_the_stream_begins(server: Server) -> None:

@@ -204,6 +204,30 @@ def test_a13_the_first_piece_of_an_artifact_begins_it_and_no_two_answers_of_a_co
     assert len(set(ids)) == 9
 
 
+PARKED = "TASK_STATE_INPUT_REQUIRED"
+
+
+def test_f060_a_stream_that_begins_at_a_question_stays_for_what_comes_next_and_ends_where_the_next_is_asked(
+    server: Server,
+) -> None:
+    task = wire.send(server, asked("ask One?", "fragment Thanks. ", "ask Two?", "echo end"))
+    assert task["status"]["state"] == PARKED
+    with wire.subscribed(server, task["id"]) as stream:
+        frames = [next(stream)]
+        assert frames[0]["task"] == task
+        wire.send(server, message("first", None, taskId=task["id"]))
+        frames += stream
+    again = wire.get(server, task["id"])
+    assert again["status"]["message"]["parts"] == [{"text": "Two?"}]
+    assert wire.replayed(frames) | {"history": again["history"]} == again and said(frames[2]) == "Thanks. "
+    with wire.subscribed(server, task["id"]) as stream:
+        frames = [next(stream)]
+        ended = wire.send(server, message("second", None, taskId=task["id"]))
+        frames += stream
+    assert frames[0]["task"] == again and wire.replayed(frames) | {"history": ended["history"]} == ended
+    assert text_of(ended) == "first\nThanks. \nsecond\nend"
+
+
 # --- ends without an answer -----------------------------------------------------------------------------------------
 
 
