@@ -63,7 +63,7 @@ def test_f046_what_was_kept_whole_is_masked_and_then_goes_as_the_level_sinks_fro
     serving: Serving, model: ScriptedModel, word: str
 ) -> None:
     secret = f"{word}@example.com"
-    watch = serving(own=True)
+    watch = serving(own=True, OUTRIDER_LEASE_S="2")
     past = with_a_past(watch, model, secret)
     whole = watch.places(secret)
     assert {"results.artifacts", "messages.text", "checkpoints.content", "jobs.excerpt", "sessions.title"} <= set(whole)
