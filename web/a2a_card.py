@@ -11,7 +11,8 @@ from agent.profiles import Profile
 from web.settings import Settings
 
 PATH = "/.well-known/agent-card.json"
-RPC_PATH = "/a2a"
+RPC_PATH, REST_PATH = "/a2a", "/a2a/rest"
+BINDINGS = {"JSONRPC": RPC_PATH, "HTTP+JSON": REST_PATH}  # in the order in which we would be spoken to
 PROTOCOL_VERSION = "1.0"
 INPUT_MODES = ("text/plain", "text/markdown", "application/json")
 OUTPUT_MODES = ("text/plain", "text/markdown", "application/json")
@@ -49,16 +50,15 @@ def skill(profile: Profile) -> dict[str, Any]:
 
 def card(settings: Settings, version: str) -> dict[str, Any]:
     """The card as JSON; `version` is Outrider's own."""
-    interface = {
-        "url": settings.address + RPC_PATH,
-        "protocolBinding": "JSONRPC",
-        "protocolVersion": PROTOCOL_VERSION,
-    }
+    interfaces = [
+        {"url": settings.address + path, "protocolBinding": binding, "protocolVersion": PROTOCOL_VERSION}
+        for binding, path in BINDINGS.items()
+    ]
     return {
         "name": "Outrider",
         "description": "A conversational agent that sends subagents out, stays live, and briefs you once they are back.",
         "version": version,
-        "supportedInterfaces": [interface],
+        "supportedInterfaces": interfaces,
         "capabilities": {"streaming": True, "pushNotifications": settings.push, "extendedAgentCard": False},
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),

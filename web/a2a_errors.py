@@ -126,6 +126,12 @@ def to_jsonrpc(error: A2AError, rpc_id: RpcId) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": rpc_id, "error": told}
 
 
+def to_rest(error: A2AError) -> dict[str, Any]:
+    """The whole body of an error over HTTP+JSON: `code` is the HTTP status, `status` the name of the gRPC one."""
+    kind = error.kind
+    return {"error": {"code": kind.http, "status": kind.grpc, "message": error.message, "details": details(error)}}
+
+
 def http_status(error: A2AError, rpc_error_status: Literal["native", "200"]) -> int:
     """The HTTP status over JSON-RPC; `rpc_error_status` is the setting of that name."""
     return error.kind.http if rpc_error_status == "native" and error.kind.http in KEEPS_STATUS else 200

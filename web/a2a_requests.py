@@ -16,8 +16,8 @@ from web.a2a_fields import NESTING, Limits
 from web.a2a_webhook import Config
 from web.bodies import LongNumber, NotJson, TooDeep, decode
 
-# Around the data of a part stand the envelope, params, message, parts and the part.
-BODY_NESTING = NESTING + 5
+# Around the data of a part stand the params, message, parts and the part, and over JSON-RPC the envelope.
+BODY_NESTING = NESTING + 4
 VERSION = re.compile(r"1\.0(\.[0-9]+)?")
 
 SERVED = frozenset(
@@ -98,16 +98,7 @@ def parse_envelope(body: bytes) -> Envelope:
 
     The error's `rpc_id` is the request's id wherever one could be told.
     """
-    try:
-        value = decode(body, BODY_NESTING)
-    except NotJson:
-        raise A2AError("JSON_PARSE") from None
-    except LongNumber:
-        raise invalid("params", "a number has too many digits") from None
-    except TooDeep as deep:
-        refused = invalid(_place(deep), f"must not be nested deeper than {NESTING} levels")
-        refused.rpc_id = _rpc_id(deep.value)
-        raise refused from None
+    value = _decoded(body, BODY_NESTING + 1, "params")
     if not isinstance(value, dict):
         raise A2AError("INVALID_REQUEST", "The body must be one JSON-RPC request object; batches are not supported")
     rpc_id, method = _rpc_id(value), value.get("method")
@@ -118,6 +109,28 @@ def parse_envelope(body: bytes) -> Envelope:
     if not isinstance(method, str) or not method:
         raise A2AError("INVALID_REQUEST", "method must be a string, and not empty", rpc_id=rpc_id)
     return Envelope(rpc_id, method, value.get("params", {}))
+
+
+def parse_body(body: bytes, may_be_empty: bool) -> dict[str, Any]:
+    """The params in a body that has nothing around them. A2AError -32700, -32600, -32602 like `parse_envelope`."""
+    value = {} if may_be_empty and not body else _decoded(body, BODY_NESTING, "body")
+    if not isinstance(value, dict):
+        raise A2AError("INVALID_REQUEST", "The body must be a JSON object")
+    return value
+
+
+def _decoded(body: bytes, nesting: int, whole: str) -> Any:
+    """The JSON value; `whole` is what a refusal names that can name no field."""
+    try:
+        return decode(body, nesting)
+    except NotJson:
+        raise A2AError("JSON_PARSE") from None
+    except LongNumber:
+        raise invalid(whole, "a number has too many digits") from None
+    except TooDeep as deep:
+        refused = invalid(_place(deep) or whole, f"must not be nested deeper than {NESTING} levels")
+        refused.rpc_id = _rpc_id(deep.value)
+        raise refused from None
 
 
 def negotiate(header: str | None, query: str | None, method: str) -> str:
@@ -196,4 +209,4 @@ def _place(deep: TooDeep) -> str:
     path = deep.path[1:] if deep.path[:1] == ("params",) else deep.path
     end = next((index for index, key in enumerate(path) if key in ("data", "metadata")), 0)
     named = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path[: end + 1])
-    return named.lstrip(".") or "params"
+    return named.lstrip(".")

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from web.a2a_errors import A2AError, headers, http_status, invalid, to_jsonrpc
+from web.a2a_errors import A2AError, headers, http_status, invalid, to_jsonrpc, to_rest
 from web.setting_values import is_loopback
 from web.settings import Settings
 
@@ -207,5 +207,7 @@ def _refusal(refused: A2AError, scope: Scope, settings: Settings) -> JSONRespons
     if scope["path"] == "/a2a":
         status = http_status(refused, settings.rpc_error_status)
         return JSONResponse(to_jsonrpc(refused, None), status, headers(refused))
+    if scope["path"].startswith("/a2a/"):
+        return JSONResponse(to_rest(refused), refused.kind.http, headers(refused))
     told = {"error": {"code": refused.reason, "message": refused.message, "details": {}}}
     return JSONResponse(told, refused.kind.http)

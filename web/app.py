@@ -42,7 +42,7 @@ from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
-from web import a2a, api, api_lifecycle, api_webhooks, console, documents, events, health, logs
+from web import a2a, a2a_rest, api, api_lifecycle, api_webhooks, console, documents, events, health, logs
 from web.access import Access, Credentials
 from web.house import Deltas, House
 from web.posts import Posts
@@ -120,6 +120,7 @@ class Outrider:
         inner = Starlette(
             routes=[
                 *a2a.routes(house, VERSION),
+                *a2a_rest.routes(house),
                 *api.routes(house),
                 *api_lifecycle.routes(house),
                 *api_webhooks.routes(house),

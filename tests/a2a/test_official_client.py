@@ -51,8 +51,8 @@ def test_the_card_that_its_resolver_finds_is_one_that_it_can_speak_to(shared: Se
     async def story() -> None:
         async with httpx.AsyncClient(trust_env=False) as http:
             card = await A2ACardResolver(http, shared.url).get_agent_card()
-        (interface,) = card.supported_interfaces
-        assert interface.url == f"{shared.url}/a2a" and interface.protocol_version == "1.0"
+        interfaces = {(face.protocol_binding, face.protocol_version, face.url) for face in card.supported_interfaces}
+        assert interfaces == {("JSONRPC", "1.0", f"{shared.url}/a2a"), ("HTTP+JSON", "1.0", f"{shared.url}/a2a/rest")}
         assert {skill.id for skill in card.skills} == {"chat", "echo"}
         assert card.capabilities.streaming and card.capabilities.push_notifications
 

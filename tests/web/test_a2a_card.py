@@ -30,8 +30,9 @@ def test_the_official_types_read_all_of_it(tmp_path: Path, profiles: tuple[str, 
 @pytest.mark.parametrize("public_url", [None, "https://agent.example/out"])
 def test_addresses_are_absolute_and_public(tmp_path: Path, public_url: str | None) -> None:
     told = made(tmp_path, public_url=public_url)
-    served = [(entry["url"], entry["protocolBinding"]) for entry in told["supportedInterfaces"]]
-    assert served == [(f"{public_url or 'http://127.0.0.1:8420'}/a2a", "JSONRPC")]
+    served = [(entry["protocolBinding"], entry["url"]) for entry in told["supportedInterfaces"]]
+    address = public_url or "http://127.0.0.1:8420"
+    assert served == [("JSONRPC", f"{address}/a2a"), ("HTTP+JSON", f"{address}/a2a/rest")]
     assert "0.0.0.0" not in json.dumps(told)
 
 
