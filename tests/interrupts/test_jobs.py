@@ -123,6 +123,8 @@ def test_a_jobs_question_is_answered_only_from_the_session_that_sent_it_out(
     assert server.job(shown["id"]) == shown and trial.diary() == []
     assert server.post(f"/api/background/{shown['id']}/cancel")["status"] == "canceled"
     assert server.ended(shown["task_id"])["status"]["state"] == CANCELED
+    queued = [row["kind"] for row in server.get("/api/status")["queue"] if row["queued"]]
+    assert "expire" not in queued
 
 
 def test_f024_past_its_deadline_a_parked_job_fails_as_timed_out_and_takes_no_answer(
