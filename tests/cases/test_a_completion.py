@@ -1,5 +1,6 @@
 """Theme A: a job's end reaches its session, whatever stands in the way."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent import sdk
+from background import events
 from tests.cases.inside import Fault, Inside, Ticking
 from tests.cases.stories import (
     assert_told_once,
@@ -198,8 +200,9 @@ def test_S03_S12_a_briefing_that_failed_is_seen_to_have_failed_and_the_end_is_to
     assert untold["delivery"]["attempts"] == 1 and untold["delivery"]["last_error"]
     (failed,) = briefings(outrider, "s12")
     assert (failed["state"], failed["reason"]) == ("failed", "MODEL_FAILED") and failed["detail"]
-    ends = [row["data"] for row in outrider.rows("select data from events where name = 'turn.finished'")]
-    assert '"state": "failed"' in ends[-1] and '"reason": "MODEL_FAILED"' in ends[-1]
+    told = outrider.call(outrider.outrider.house.db.read(events.after, "local", 0))
+    last = [json.loads(event.data) for event in told if event.name == "turn.finished"][-1]
+    assert (last["state"], last["reason"]) == ("failed", "MODEL_FAILED")
 
     outrider.pass_time(60)
     when_told(outrider, sent["id"])
