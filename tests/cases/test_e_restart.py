@@ -1,6 +1,7 @@
 """Theme E: what was under way, or had ended and was not yet told, survives whatever happens to the process."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -15,8 +16,9 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from background import tasks
-from background.database import Tx
+from background.database import KEY_FILE, Tx
 from background.queue import Run
+from background.sealing import key_file
 from tests.cases.inside import Inside, Ticking
 from tests.cases.stories import (
     assert_told_once,
@@ -120,6 +122,7 @@ def snapshot(server: Server, folder: Path) -> Path:
     here, there = sqlite3.connect(server.data / "outrider.db"), sqlite3.connect(folder / "outrider.db")
     with closing(here), closing(there):
         here.backup(there)
+    shutil.copy(server.data / KEY_FILE, folder)
     return folder
 
 
@@ -239,8 +242,8 @@ COPIES = """
 insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, task_id,
                   status, created_at, started_at, completed_at)
 with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 2000)
-select printf('bg-%012x', n), owner, session, batch_id, 'copy:' || n, fingerprint, subagent_type, description, prompt,
-       tools, task_id, status, created_at - n, started_at, completed_at from jobs, numbers where id = ?
+select printf('bg-%012x', n), owner, session, batch_id, 'copy:' || n, fingerprint, subagent_type,
+       seal('jobs.description', printf('bg-%012x', n)), seal('jobs.prompt', printf('bg-%012x', n)), tools, task_id, status, created_at - n, started_at, completed_at from jobs, numbers where id = ?
 """
 WORK_OF_THE_WORKER = ("workers", "runs", "sqlite_sequence")  # heartbeats and leases move by themselves
 
@@ -271,7 +274,9 @@ def test_S44_reading_two_thousand_jobs_changes_nothing_and_holds_up_no_end(
     server.ask("e44", "hello")
     ended = server.spawn("e44", "e44 has ended")["id"]
     when_told(server, ended)
+    vault = key_file(server.data / KEY_FILE)  # a copied cell would belong to another row
     with closing(sqlite3.connect(server.data / "outrider.db")) as database, database:
+        database.create_function("seal", 2, lambda column, row: vault.seal(column, row, "a copy"))
         database.execute(COPIES, (ended,))
     running = server.post("/api/background", session="e44", jobs=[{"prompt": f"e44 runs {n}"} for n in range(10)])[
         "jobs"
