@@ -382,7 +382,8 @@ def _give_back(connection: sqlite3.Connection) -> bool:
     """Some of the free pages leave the file. Whether there are more."""
     before = connection.execute("pragma freelist_count").fetchone()[0]
     if before:
-        connection.execute(f"pragma incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+        # Not by `execute`: the statement has rows without columns, and Python's cursor stops at the first, after a page.
+        connection.executescript(f"pragma incremental_vacuum({PAGES_GIVEN_BACK})")
     return 0 < connection.execute("pragma freelist_count").fetchone()[0] < before
 
 

@@ -60,9 +60,7 @@ def erase_task(tx: Tx, task: Task) -> None:
     if task.origin == "background":
         raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
-    said, _ = sessions.opening(tx, task.id)
-    _erase(tx, task.owner, [task.id], [], [])
-    sessions.retitle(tx, task.session, said, sessions.first_words(tx, task.session))
+    _erase_turns(tx, task.owner, [task.id])
 
 
 def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
@@ -103,8 +101,9 @@ def purge(tx: Tx, ages: Ages) -> int:
     turns = tasks.ended_before(tx, cutoff, AT_ONCE, profile=None, others=own)
     for profile, days in own.items():
         turns += tasks.ended_before(tx, _cutoff(tx, days), AT_ONCE, profile=profile)
+    _erase_turns(tx, "", turns, indexed=False)
     empty = sessions.with_nothing_left(tx, cutoff, AT_ONCE)
-    _erase(tx, "", turns, [], empty, indexed=False)
+    _erase(tx, "", [], [], empty, indexed=False)
     gone = events.purge(tx, cutoff, ROWS_AT_ONCE) + queue.purge(tx, "push", tx.now - DAY, ROWS_AT_ONCE)
     gone += sum(queue.purge(tx, kind, cutoff, ROWS_AT_ONCE) for kind in FOLLOW_UPS)
     return len(job_ids) + len(turns) + len(empty) + gone
@@ -112,6 +111,14 @@ def purge(tx: Tx, ages: Ages) -> int:
 
 def _cutoff(tx: Tx, days: float) -> int:
     return tx.now - int(days * DAY)
+
+
+def _erase_turns(tx: Tx, owner: str, task_ids: list[str], *, indexed: bool = True) -> None:
+    """Turns whose sessions stay: none is called any more by what was said in one that is gone."""
+    said = [(tasks.by_id(tx, task_id).session, sessions.opening(tx, task_id)[0]) for task_id in task_ids]
+    _erase(tx, owner, task_ids, [], [], indexed=indexed)
+    for session, text in said:
+        sessions.forget_title(tx, session, text)
 
 
 def _erase(

@@ -148,21 +148,21 @@ def seen_at(tx: Tx, uid: str, at: int) -> None:
     tx.x("update sessions set updated_at = max(updated_at, :at) where uid = :uid", uid=uid, at=min(at, tx.now))
 
 
-def first_words(tx: Tx, uid: str) -> str:
-    """What its user said first of what is still in the log; nothing where no word of theirs is."""
-    row = tx.one(
-        "select * from messages where session = :uid and kind = 'user' and text is not null order by id limit 1",
-        uid=uid,
-    )
-    return "" if row is None else _text(tx, row)
-
-
 def retitle(tx: Tx, uid: str, said: str, kept: str) -> None:
     """Where the title was made of what is said to be kept otherwise now, it is made of what is kept."""
     cell = tx.value("select title from sessions where uid = :uid", uid=uid)
     if cell is not None and tx.unseal("sessions.title", uid, cell) == clip(said, TITLE_CHARS):
         title = tx.seal("sessions.title", uid, clip(kept, TITLE_CHARS)) if kept.strip() else None
         tx.x("update sessions set title = :title where uid = :uid", uid=uid, title=title)
+
+
+def forget_title(tx: Tx, uid: str, said: str) -> None:
+    """What was said is gone: where the title was made of it, it is made of what its user said first of what is left."""
+    row = tx.one(
+        "select * from messages where session = :uid and kind = 'user' and text is not null order by id limit 1",
+        uid=uid,
+    )
+    retitle(tx, uid, said, "" if row is None else _text(tx, row))
 
 
 def began_unattended(tx: Tx, uid: str) -> None:
