@@ -155,3 +155,28 @@ def test_a40_while_one_reader_reads_nothing_twenty_other_tasks_end_and_their_str
     dropped = "error" in last and last["error"]["data"][0]["reason"] == "STREAM_TOO_SLOW"
     assert dropped or last["statusUpdate"]["status"]["state"] == COMPLETED
     assert server.ended(first["task"]["id"])["artifacts"][0]["parts"] == large["parts"]
+
+
+@pytest.mark.slow
+def test_a40_a_reader_that_stops_while_three_thousand_pieces_are_told_holds_up_neither_them_nor_who_reads(
+    server: Server, trial: Trial
+) -> None:
+    pieces = ["fragment " + "x" * 300] * 3000
+    task = wire.start(server, asked("wait a40", *pieces))
+    with (
+        wire.subscribed(server, task["id"]) as reading,
+        wire.stream(server, "SubscribeToTask", {"id": task["id"]}, buffer=65_536) as stopped,
+    ):
+        heard = [next(reading)]
+        trial.open("a40")
+        while "artifactUpdate" not in heard[-1] or not heard[-1]["artifactUpdate"].get("lastChunk"):
+            heard.append(next(reading))
+            if len(heard) % 100 == 0:
+                began = time.monotonic()
+                assert server.http.get("/.well-known/agent-card.json").is_success and time.monotonic() - began < 2
+        heard += reading
+        first, *_, last = stopped
+    whole = wire.get(server, task["id"])
+    assert wire.replayed(heard) == whole and len(answer_of(whole)) == 3000 * 301 - 1
+    assert first["task"]["id"] == task["id"]
+    assert "statusUpdate" in last or last["error"]["data"][0]["reason"] == "STREAM_TOO_SLOW"
