@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.profiles import CHAT
 from agent.reports import Reports
 from background import jobs, queue, tasks, terminal
 from background.ceilings import LEVELS
@@ -29,6 +30,7 @@ async def bring_down(db: Database, levels: Levels) -> None:
     count = 0
     while some := await db.write(_some, levels):
         count += some
+    await db.write(_errands, levels[CHAT])
     if count:
         log.info("the answer level is stricter than it was: %s tasks were brought down to it", count)
         await db.shrink()
@@ -45,6 +47,13 @@ def _some(tx: Tx, levels: Levels) -> int:
     for task_id, level in found:
         terminal.tighten(tx, task_id, level)
     return len(found)
+
+
+def _errands(tx: Tx, level: str) -> None:
+    """What programs have asked for and no task has taken up: a job of theirs is of the profile chat."""
+    if level != LEVELS[0]:
+        for job in jobs.not_dispatched(tx):
+            terminal.tighten_errand(tx, job, level)
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,11 @@ def _masked_text(text: str, redact: Redact) -> str:
     tree = _tree_in(text)
     if tree is None:
         return redact(text)
-    masked = _masked(tree, redact)
-    return text if masked == tree else json.dumps(masked, ensure_ascii=False)
+    try:
+        masked = _masked(tree, redact)
+        return text if masked == tree else json.dumps(masked, ensure_ascii=False)
+    except RecursionError:
+        return redact(text)
 
 
 def _tree_in(text: str) -> Any:

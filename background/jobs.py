@@ -438,6 +438,12 @@ def not_kept(tx: Tx, task_id: str) -> None:
     )
 
 
+def not_dispatched(tx: Tx) -> list[Job]:
+    """Jobs that programs have sent out and no task works on yet, whoever's they are."""
+    rows = tx.q(f"{_SELECT} where j.status = 'queued' and j.task_id is null and j.key not like 'step:%'")
+    return [Job.of(tx, row) for row in rows]
+
+
 def sent_by_a_turn(tx: Tx, job_id: str) -> bool:
     """Whether a step of a turn sent it out, and not a program."""
     key = tx.value("select key from jobs where id = :id", id=job_id)

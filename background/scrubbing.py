@@ -29,7 +29,7 @@ OF_TASK: Mapping[str, tuple[str, tuple[str, ...]]] = {
 OTHERWISE: Mapping[str, str] = {
     "fragments": "dropped: a piece cannot be masked, for what is to be masked may be cut in two",
     "sessions": "the title is made of what was said first",
-    "events": "the cards of the job that it worked on, and of those that it sent out",
+    "events": "its own, and the cards of the job that it worked on and of those that it sent out",
     "webhooks": "addresses and credentials; what is sent there is read when it is sent",
 }
 _REPORTED: Mapping[str, Any] = {"excerpt": "", "report_chars": 0, "question": None}
@@ -51,6 +51,7 @@ def lower(tx: Tx, task: Task, level: str) -> None:
         for table in ("tasks", "runs", "deliveries"):
             rewrite(tx, table, OF_TASK[table][0], lambda _: None, task=task.id)
         jobs.not_kept(tx, task.id)
+    _rewrite_events(tx, "turn.%", task.session, "task_id", task.id, task.created_at, keep)
     if opening:
         sessions.retitle(tx, task.session, opening, ceilings.keep(level, opening, tx.redact))
     if task.origin == "background":
@@ -84,7 +85,7 @@ def _keeping(tx: Tx, level: str) -> Change:
 
 
 def _without(fields: Mapping[str, Any]) -> Change:
-    """A card without these of its fields, and without why something failed: an error may quote what was said."""
+    """An event without these of its fields, and without why something failed: an error may quote what was said."""
 
     def change(text: str) -> str:
         card = json.loads(text)
@@ -100,9 +101,14 @@ def _without(fields: Mapping[str, Any]) -> Change:
 
 def _rewrite_cards(tx: Tx, job: Job, change: Change) -> None:
     """The events that told of a job."""
+    _rewrite_events(tx, "background.%", job.session, "id", job.id, job.created_at, change)
+
+
+def _rewrite_events(tx: Tx, names: str, session: str, field: str, wanted: str, since: int, change: Change) -> None:
+    """The events of these names whose `field` is the wanted one."""
 
     def of_this(text: str) -> str | None:
-        return change(text) if json.loads(text).get("id") == job.id else text
+        return change(text) if json.loads(text).get(field) == wanted else text
 
-    where = "session = :session and name like 'background.%' and created_at >= :since"
-    rewrite(tx, "events", where, of_this, session=job.session, since=job.created_at)
+    where = "session = :session and name like :names and created_at >= :since"
+    rewrite(tx, "events", where, of_this, session=session, names=names, since=since)

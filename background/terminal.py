@@ -165,12 +165,17 @@ def tighten(tx: Tx, task_id: str, level: str) -> None:
     else:
         scrubbing.lower(tx, task, now)
     for job in jobs.sent_by(tx, task.owner, task_id):
-        scrubbing.lower_errand(tx, job, now)
-        if job.task_id is None and not ceilings.can_keep(now):
-            queue.cancel_key(tx, f"dispatch:{job.id}:{job.attempts}")
-            fail_undispatched(tx, job.id, NOT_KEPT_REASON, NOT_KEPT)
+        tighten_errand(tx, job, now)
         for attempt in tasks.attempts_at(tx, job.id):
             tighten(tx, attempt, now)
+
+
+def tighten_errand(tx: Tx, job: Job, level: str) -> None:
+    """Let a level have its say in what a job was asked; one that is not at work yet is not begun where nothing is kept."""
+    scrubbing.lower_errand(tx, job, level)
+    if job.task_id is None and not ceilings.can_keep(level):
+        queue.cancel_key(tx, f"dispatch:{job.id}:{job.attempts}")
+        fail_undispatched(tx, job.id, NOT_KEPT_REASON, NOT_KEPT)
 
 
 def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:

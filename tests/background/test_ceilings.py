@@ -132,6 +132,12 @@ def test_a_file_that_is_text_is_masked_and_one_of_bytes_stays_as_it_is(encode: C
     assert (image["raw"], other["raw"]) == (bytes_of_an_image, "no base64, ***")
 
 
+@pytest.mark.parametrize("depth", [30, 300, 900, 990])
+def test_json_that_is_nested_deeply_is_masked_all_the_same(depth: int) -> None:
+    text = "[" * depth + '"ada@example.com"' + "]" * depth
+    assert keep_json("redacted", text, redact) == text.replace("ada@example.com", "***")
+
+
 def test_an_address_as_a_key_is_masked_and_its_value_is_not_lost() -> None:
     assert keep_json("redacted", {"ada@example.com": 1, "bob@example.com": 2, "text": "x"}, redact) == {
         "***": 1,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.tightening import AT_ONCE, bring_down
 from background import jobs, questions, queue, results, scrubbing, sessions, tasks, terminal
 from background.ceilings import LEVELS
 from background.database import Database, Tx
@@ -19,6 +20,7 @@ from tests.background.factories import (
     at_work,
     begun,
     brought_to_end,
+    chat,
     dispatched,
     ended,
     message,
@@ -186,6 +188,24 @@ async def test_a_programs_job_keeps_of_its_prompt_what_its_task_may(db: Database
     assert job.description == KEPT.get(level, "") and job.excerpt == KEPT.get(level, "")
     assert SECRET not in await texts(db)
     assert await rows(db, "select 1 from runs where kind = 'tighten'") == [{"1": 1}]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@story
+async def test_f046_a_start_brings_down_ended_tasks_and_what_is_not_begun_yet(db: Database, level: str) -> None:
+    """More of them than one transaction takes."""
+    for number in range(AT_ONCE + 1):
+        await running_in(db, f"s{number}")
+    (job,) = await sent_by_api(db, SAID, session=await chat(db, "programs"))
+    await bring_down(db, {"chat": level, None: "none"})
+    assert (SECRET in await texts(db)) == (level == "full")
+    status = (await db.read(jobs.by_id, job.id)).status
+    assert status == ("queued" if level in KEPT else "failed")
+
+
+async def running_in(db: Database, session: str) -> None:
+    turn = await running(db, SAID, session_id=session)
+    assert await settled(db, turn, text=SAID)
 
 
 @story
