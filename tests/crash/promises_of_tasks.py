@@ -229,9 +229,9 @@ def what_was_erased_is_not_seen_again(seen: Seen, left: Left) -> Broken:
 
 
 def what_was_erased_leaves_the_files(seen: Seen, left: Left) -> Broken:
-    """Words and names; that a job was erased is remembered, by its id."""
-    yield from left.holding("knowledge.db", HIDDEN, HIDDEN_WORD, VAULT)
-    yield from left.holding("outrider.db", HIDDEN, HIDDEN_WORD, VAULT, seen.heard.erased.task_id)
+    """Its words, and the name that its user gave it; that there were jobs is remembered, by their ids."""
+    for name in ("knowledge.db", "outrider.db"):
+        yield from left.holding(name, HIDDEN, HIDDEN_WORD, VAULT)
 
 
 def nobody_is_woken_for_what_was_erased(seen: Seen, left: Left) -> Broken:
