@@ -133,12 +133,30 @@ def test_a_second_client_subscribes_to_a_running_task(shared: Server, model: Scr
     assert artifact.parts[0].text == "for both" and state_of(events[-1]) == types.TASK_STATE_COMPLETED
 
 
+def test_it_lists_the_tasks_of_a_context_page_by_page(shared: Server, run: Run) -> None:
+    context = wire.fresh("listed")
+    made = [wire.send(shared, wire.message("one of them", contextId=context))["id"] for _ in range(3)]
+
+    async def story() -> list[types.ListTasksResponse]:
+        async with talking(shared) as client:
+            first = await client.list_tasks(
+                types.ListTasksRequest(context_id=context, page_size=2, include_artifacts=True)
+            )
+            more = types.ListTasksRequest(context_id=context, page_size=2, page_token=first.next_page_token)
+            return [first, await client.list_tasks(more)]
+
+    first, last = run(story())
+    assert [task.id for page in (first, last) for task in page.tasks] == made[::-1]
+    assert (first.total_size, first.page_size, last.next_page_token) == (3, 2, "")
+    assert all(text_of(task) == "one of them" for task in first.tasks)
+    assert not any(task.artifacts for task in last.tasks)
+
+
 @pytest.mark.parametrize(
     ("ask", "raised"),
     [
         (lambda client: client.get_task(types.GetTaskRequest(id="nope")), errors.TaskNotFoundError),
         (lambda client: client.cancel_task(types.CancelTaskRequest(id="nope")), errors.TaskNotFoundError),
-        (lambda client: client.list_tasks(types.ListTasksRequest()), errors.UnsupportedOperationError),
         (
             lambda client: client.get_task_push_notification_config(
                 types.GetTaskPushNotificationConfigRequest(task_id="t", id="p")
@@ -146,7 +164,7 @@ def test_a_second_client_subscribes_to_a_running_task(shared: Server, model: Scr
             errors.TaskNotFoundError,
         ),
     ],
-    ids=["get", "cancel", "list", "push"],
+    ids=["get", "cancel", "push"],
 )
 def test_what_is_refused_reaches_it_as_the_error_that_the_protocol_has_for_it(
     shared: Server, run: Run, ask: Callable[[Client], Any], raised: type[Exception]

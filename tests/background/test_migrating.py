@@ -392,7 +392,7 @@ def test_whichever_statement_fails_version_1_stays_whole(
         monkeypatch.setattr(_Unlucky, "fails_at", -1)
         assert everything(old) == before, f"statement {fails_at}: {heard[-2:]}"
         tried.append(heard[fails_at])
-        near_its_end = any(sql.startswith("update events") for sql in heard)
+        near_its_end = any(sql.startswith("update messages") for sql in heard)
         fails_at += 1 if near_its_end else 5
     assert len(tried) > 25
     assert "insert into migrations" in tried[-2]
