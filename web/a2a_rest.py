@@ -82,7 +82,7 @@ class Edge:
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         """One call. Whatever goes wrong comes back with its own status; exception texts stay here."""
         try:
-            road, named = _road(scope["method"], "/" + scope["path_params"].get("path", ""))
+            road, named = _road(scope["method"], scope["path"].partition(a2a_card.REST_PATH)[2])
             a2a_requests.negotiate(*versions(scope), road.method)
             query = _query(scope["query_string"])
             large, given = False, query

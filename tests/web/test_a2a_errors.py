@@ -7,7 +7,7 @@ import pytest
 from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
 from google.rpc import error_details_pb2
 
-from web.a2a_errors import KINDS, A2AError, headers, http_status, internal, invalid, to_jsonrpc
+from web.a2a_errors import KINDS, A2AError, headers, http_status, internal, invalid, to_jsonrpc, to_rest
 
 # reason: code, HTTP, gRPC; the nine of the protocol
 PROTOCOL = {
@@ -114,6 +114,16 @@ def test_over_json_rpc_errors_travel_in_200_but_for_the_few_that_others_must_see
     status = 503 if KINDS[reason].code == -32000 else kept.get(reason, 200)
     assert http_status(A2AError(reason), "native") == status
     assert http_status(A2AError(reason), "200") == 200
+
+
+@pytest.mark.parametrize("reason", KINDS)
+def test_over_http_json_an_error_has_its_status_in_the_body_and_the_same_details(reason: str) -> None:
+    error = A2AError(reason, metadata={"taskId": "t"}, violations=[("id", "is required")])
+    told, envelope = to_rest(error), to_jsonrpc(error, 1)
+    assert set(told) == {"error"} and set(told["error"]) == {"code", "status", "message", "details"}
+    assert (told["error"]["code"], told["error"]["status"]) == KINDS[reason][1:3]
+    assert told["error"]["details"] == envelope["error"]["data"]
+    assert told["error"]["message"] == envelope["error"]["message"]
 
 
 def test_A73_a_failure_of_ours_tells_its_id_alone() -> None:

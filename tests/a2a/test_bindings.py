@@ -1,0 +1,384 @@
+"""Each question asked on each binding: the same tasks, states, orders and reasons, and only the wire differs."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+from a2a.types import a2a_pb2 as types
+
+from tests.a2a import wire
+from tests.a2a.bindings import BINDINGS, Answer, JsonRpc, Rest
+from tests.a2a.conftest import asking
+from tests.a2a.wire import CANCELED, COMPLETED, FAILED, Json, message, said
+from tests.support.scripted import ScriptedModel
+from tests.support.server import Server, answer_of
+
+Binding = JsonRpc | Rest
+ENDED, FAILURE, CALLED_OFF, CONTEXT = "<ended>", "<failed>", "<canceled>", "<context>"
+PUBLIC = "https://93.184.216.34/"
+
+
+@pytest.fixture(params=BINDINGS, ids=lambda binding: binding.name)
+def binding(request: pytest.FixtureRequest) -> Binding:
+    return request.param
+
+
+class Scene(NamedTuple):
+    """A server with tasks in every end state; `names` are what questions call them by."""
+
+    server: Server
+    names: dict[str, str]
+
+    def both(self, method: str, params: Json) -> Answer:
+        """The answer that all bindings give, after a look that it is the same."""
+        told = json.loads(self.named(json.dumps(params)))
+        one, other = (binding.ask(self.server, method, told).said for binding in BINDINGS)
+        assert one == other
+        return one
+
+    def named(self, text: str) -> str:
+        for name, value in self.names.items():
+            text = text.replace(name, value)
+        return text
+
+
+@pytest.fixture(scope="module")
+def scene(shared: Server, shared_model: ScriptedModel) -> Scene:
+    context = wire.fresh("scene")
+    shared_model.rules([{"last_user": "^fail", "status": 400}, {"last_user": "^wait", "gate": "never"}, {"text": "x"}])
+    ended = wire.send(shared, message(parts=[{"text": "hi"}, {"data": {"n": None}}], contextId=context))
+    failed = wire.send(shared, said("fail", contextId=context))
+    canceled = wire.cancel(shared, wire.start(shared, said("wait", contextId=context))["id"])
+    states = [task["status"]["state"] for task in (ended, failed, canceled)]
+    assert states == [COMPLETED, FAILED, CANCELED]
+    shared_model.rules([])
+    names = {ENDED: ended["id"], FAILURE: failed["id"], CALLED_OFF: canceled["id"], CONTEXT: context}
+    return Scene(shared, names)
+
+
+# --- questions that have one answer -----------------------------------------------------------------------------------
+
+INVALID, NOT_FOUND = "INVALID_PARAMS", "TASK_NOT_FOUND"
+LISTED = {"contextId": CONTEXT}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("GetTask", {"id": ENDED}),
+        ("GetTask", {"id": FAILURE}),
+        ("GetTask", {"id": CALLED_OFF}),
+        *[("GetTask", {"id": ENDED, "historyLength": length}) for length in (0, 1, 2, 999999)],
+        ("ListTasks", LISTED),
+        *[("ListTasks", {**LISTED, "historyLength": length}) for length in (0, 2)],
+        *[("ListTasks", {**LISTED, "includeArtifacts": wanted}) for wanted in (True, False)],
+        *[("ListTasks", {**LISTED, "status": state}) for state in (COMPLETED, CANCELED, "TASK_STATE_UNSPECIFIED", "")],
+        ("ListTasks", {**LISTED, "statusTimestampAfter": "2026-01-01T00:00:00.5+01:00", "pageSize": 100}),
+        ("ListTasks", {**LISTED, "statusTimestampAfter": "2999-01-01T00:00:00Z"}),
+        ("ListTasks", {"contextId": "one-that-nobody-has"}),
+        ("ListTaskPushNotificationConfigs", {"taskId": ENDED}),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_f065_f067_what_is_read_over_one_binding_is_what_is_read_over_the_other(
+    scene: Scene, method: str, params: Json
+) -> None:
+    assert scene.both(method, params).result
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "reason"),
+    [
+        ("GetTask", {"id": "nope"}, NOT_FOUND),
+        ("GetTask", {"id": "é ü"}, NOT_FOUND),
+        *[("GetTask", {"id": ENDED, "historyLength": wrong}, INVALID) for wrong in (-1, 2**31, "abc", "1.5", "", "+1")],
+        ("GetTask", {"id": ENDED, "tenant": "acme"}, INVALID),
+        *[("ListTasks", {"pageSize": wrong}, INVALID) for wrong in (0, -1, 101, "abc", 2**31, 10**30, "")],
+        *[("ListTasks", {"status": wrong}, INVALID) for wrong in ("completed", "TASK_STATE_BOGUS", 99)],
+        ("ListTasks", {"historyLength": -1}, INVALID),
+        ("ListTasks", {"includeArtifacts": "yes"}, INVALID),
+        ("ListTasks", {"statusTimestampAfter": "yesterday"}, INVALID),
+        ("ListTasks", {"pageToken": "made-up"}, INVALID),
+        ("ListTasks", {"tenant": "acme"}, INVALID),
+        ("CancelTask", {"id": "nope"}, NOT_FOUND),
+        *[("CancelTask", {"id": task}, "TASK_NOT_CANCELABLE") for task in (ENDED, FAILURE, CALLED_OFF)],
+        ("CancelTask", {"id": ENDED, "metadata": {"reason": "x"}}, "TASK_NOT_CANCELABLE"),
+        ("CancelTask", {"id": ENDED, "metadata": "x"}, INVALID),
+        ("CancelTask", {"id": ENDED, "tenant": "acme"}, INVALID),
+        ("SubscribeToTask", {"id": "nope"}, NOT_FOUND),
+        *[("SubscribeToTask", {"id": task}, "UNSUPPORTED_OPERATION") for task in (ENDED, FAILURE, CALLED_OFF)],
+        ("GetExtendedAgentCard", {}, "UNSUPPORTED_OPERATION"),
+        ("CreateTaskPushNotificationConfig", {"taskId": "nope", "url": PUBLIC}, NOT_FOUND),
+        ("CreateTaskPushNotificationConfig", {"taskId": ENDED, "url": "http://127.0.0.1:9/"}, INVALID),
+        ("CreateTaskPushNotificationConfig", {"taskId": ENDED}, INVALID),
+        ("GetTaskPushNotificationConfig", {"taskId": ENDED, "id": "nope"}, NOT_FOUND),
+        ("ListTaskPushNotificationConfigs", {"taskId": "nope"}, NOT_FOUND),
+        ("ListTaskPushNotificationConfigs", {"taskId": ENDED, "pageSize": -1}, INVALID),
+        ("DeleteTaskPushNotificationConfig", {"taskId": "nope", "id": "nope"}, NOT_FOUND),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_f064_a51_a60_a64_a79_what_is_refused_over_one_binding_is_refused_over_the_other_by_the_same_reason(
+    scene: Scene, method: str, params: Json, reason: str
+) -> None:
+    assert scene.both(method, params).reason == reason
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({}, INVALID),
+        ({"message": "x"}, INVALID),
+        ({"message": message(" ")}, INVALID),
+        ({"message": message(parts=[{"text": "x", "data": 1}])}, INVALID),
+        ({"message": message(role="ROLE_AGENT")}, INVALID),
+        ({"message": message(skill="nobody-has-it")}, INVALID),
+        ({"message": message(contextId="background:bg-0123456789ab")}, INVALID),
+        ({"message": message(), "tenant": "acme"}, INVALID),
+        ({"message": message(), "configuration": {"historyLength": -1}}, INVALID),
+        ({"message": message(), "configuration": {"returnImmediately": "yes"}}, INVALID),
+        ({"message": message(parts=[{"raw": "dGNr", "mediaType": "application/x-un"}])}, "CONTENT_TYPE_NOT_SUPPORTED"),
+        ({"message": message(taskId="nope")}, NOT_FOUND),
+        *[({"message": message(taskId=task)}, "UNSUPPORTED_OPERATION") for task in (ENDED, FAILURE, CALLED_OFF)],
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a26_a28_a31_a_send_that_is_refused_answers_plain_json_and_stores_nothing(
+    scene: Scene, method: str, params: Json, reason: str
+) -> None:
+    with wire.nothing_stored(scene.server):
+        assert scene.both(method, params).reason == reason
+
+
+def test_a26_a_task_id_that_was_made_up_is_still_nobodys(scene: Scene) -> None:
+    assert scene.both("SendMessage", {"message": message(taskId="nope")}).reason == NOT_FOUND
+    assert scene.both("GetTask", {"id": "nope"}).reason == NOT_FOUND
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_f069_f073_pages_go_on_over_either_binding(shared: Server) -> None:
+    """The cursor is the same: each page is asked for over another binding than the one before."""
+    context = wire.fresh("pages")
+    made = [wire.send(shared, message(contextId=context))["id"] for _ in range(7)]
+    for first, second in [BINDINGS, BINDINGS[::-1]]:
+        found, token = [], ""
+        for binding in (first, second, first):
+            page = binding.ask(shared, "ListTasks", {"contextId": context, "pageSize": 3, "pageToken": token}).result
+            wire.strictly(page, types.ListTasksResponse())
+            assert (page["pageSize"], page["totalSize"]) == (3, 7)
+            found += [task["id"] for task in page["tasks"]]
+            token = page["nextPageToken"]
+        assert (found, token) == (made[::-1], "")
+
+
+# --- sends ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_blocking_send_answers_with_the_task_that_get_shows(shared: Server, binding: Binding) -> None:
+    task = binding.ask(shared, "SendMessage", {"message": message("to and fro")}).task
+    assert task["status"]["state"] == COMPLETED and answer_of(task) == "to and fro"
+    for other in BINDINGS:
+        assert other.ask(shared, "GetTask", {"id": task["id"]}).result == task
+
+
+@pytest.mark.parametrize(("length", "shown"), [(None, 1), (0, None), (1, 1), (99, 1)])
+def test_a53_a_send_shows_as_much_of_the_history_as_is_asked_for(
+    shared: Server, binding: Binding, length: int | None, shown: int | None
+) -> None:
+    configuration = {} if length is None else {"historyLength": length}
+    task = binding.ask(shared, "SendMessage", {"message": message(), "configuration": configuration}).task
+    assert (len(task["history"]) if "history" in task else None) == shown
+
+
+def test_a24_one_message_is_one_task_over_whichever_binding_it_comes(shared: Server) -> None:
+    sent = message("once")
+    with ThreadPoolExecutor(8) as pool:
+        sends = [pool.submit(BINDINGS[n % 2].ask, shared, "SendMessage", {"message": sent}) for n in range(8)]
+        tasks = [send.result().task for send in sends]
+    assert all(task == tasks[0] for task in tasks)
+    for binding in BINDINGS:
+        again = binding.ask(shared, "SendMessage", {"message": sent | {"parts": [{"text": "twice"}]}})
+        assert again.reason == "MESSAGE_ID_REUSED"
+
+
+def test_a21_a_wait_ends_at_its_deadline_with_the_tasks_id_and_the_task_goes_on(
+    impatient: Server, model: ScriptedModel, binding: Binding
+) -> None:
+    model.rules([{"gate": "g", "text": "later"}])
+    answer = binding.ask(impatient, "SendMessage", {"message": said()})
+    assert (answer.status, answer.reason) == (504, "BLOCKING_DEADLINE_EXCEEDED")
+    model.open("g")
+    assert answer_of(impatient.ended(answer.metadata["taskId"])) == "later"
+
+
+@pytest.fixture(scope="module")
+def bare(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without a worker, which pushes nothing."""
+    env = asking(shared_model) | {"OUTRIDER_PUSH": "false"}
+    with Server(tmp_path_factory.mktemp("bare") / "data", "--no-worker", env=env) as server:
+        yield server
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+def test_a34_without_a_worker_a_send_is_refused_with_the_time_to_try_again(
+    bare: Server, binding: Binding, method: str
+) -> None:
+    with wire.nothing_stored(bare):
+        answer = binding.ask(bare, method, {"message": message()})
+    assert (answer.status, answer.reason) == (503, "WORKER_UNAVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("SendMessage", {"message": message(), "configuration": {"taskPushNotificationConfig": {"url": PUBLIC}}}),
+        ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": PUBLIC}),
+        ("GetTaskPushNotificationConfig", {"taskId": "t", "id": "p"}),
+        ("ListTaskPushNotificationConfigs", {"taskId": "t"}),
+        ("DeleteTaskPushNotificationConfig", {"taskId": "t", "id": "p"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a94_where_nothing_is_pushed_each_of_its_methods_is_refused(
+    bare: Server, binding: Binding, method: str, params: Json
+) -> None:
+    with wire.nothing_stored(bare):
+        answer = binding.ask(bare, method, params)
+    assert (answer.status, answer.reason) == (binding.status(answer.reason), "PUSH_NOTIFICATION_NOT_SUPPORTED")
+
+
+@pytest.mark.parametrize("depth", [33, 101, 5000])
+def test_a85_data_that_is_nested_too_deep_is_refused_by_the_field_that_it_is_in(shared: Server, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    sent = json.dumps({"message": message(parts=[{"data": "HERE"}])}).replace('"HERE"', nested)
+    with wire.nothing_stored(shared):
+        one, other = (binding.post(shared, "SendMessage", sent) for binding in BINDINGS)
+    assert one.reason == other.reason == INVALID
+    if depth == 33:
+        assert one.said == other.said and one.message.startswith("message.parts[0].data:")
+
+
+def test_data_as_deep_as_may_be_is_taken(shared: Server, binding: Binding) -> None:
+    sent = json.dumps({"message": message(parts=[{"data": "HERE"}])}).replace('"HERE"', "[" * 32 + "]" * 32)
+    assert binding.post(shared, "SendMessage", sent).task["status"]["state"] == COMPLETED
+
+
+def test_a86_numbers_come_back_as_they_were_sent(shared: Server, binding: Binding) -> None:
+    data = '{"i": 1, "big": 9007199254740993, "f": 1.5, "n": null, "huge": 123456789012345678901234567890}'
+    sent = json.dumps({"message": message(parts=[{"data": "HERE"}])}).replace('"HERE"', data)
+    task = binding.post(shared, "SendMessage", sent).result["task"]
+    (part,) = task["artifacts"][0]["parts"]
+    assert part["data"] == json.loads(data)
+    assert [type(part["data"][name]) for name in ("i", "big", "f", "n")] == [int, int, float, type(None)]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a86_what_is_no_number_of_json_does_not_come_in(shared: Server, binding: Binding, number: str) -> None:
+    sent = json.dumps({"message": message(parts=[{"data": {"x": "HERE"}}])}).replace('"HERE"', number)
+    with wire.nothing_stored(shared):
+        assert binding.post(shared, "SendMessage", sent).reason == INVALID
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["by its length", "in chunks"])
+def test_a84_a_body_over_the_limit_is_refused_in_the_bindings_own_form(
+    shared: Server, binding: Binding, chunked: bool
+) -> None:
+    body = json.dumps({"x": "y" * 4 * 1024 * 1024}).encode()
+    pieces = iter([body[start : start + 65536] for start in range(0, len(body), 65536)])
+    with wire.nothing_stored(shared):
+        answer = binding.post(shared, "SendMessage", pieces if chunked else body)
+    assert answer.reason == "REQUEST_TOO_LARGE" and answer.status == binding.status("REQUEST_TOO_LARGE")
+
+
+# --- streams and cancels ----------------------------------------------------------------------------------------------
+
+
+def test_a43_a_stream_is_one_task_then_updates_and_their_sum_is_what_get_shows(
+    shared: Server, binding: Binding
+) -> None:
+    with binding.stream(shared, "SendStreamingMessage", {"message": message("in pieces")}) as told:
+        frames = list(told)
+    kinds = [name for frame in frames for name in frame]
+    assert kinds[0] == "task" and set(kinds[1:]) == {"statusUpdate", "artifactUpdate"}
+    assert wire.replayed(frames) == wire.get(shared, frames[0]["task"]["id"])
+
+
+def test_a39_subscribers_over_both_bindings_are_told_the_same(shared: Server, model: ScriptedModel) -> None:
+    model.rules([{"gate": "g", "text": "for all"}])
+    task = wire.start(shared, said())
+    model.held_at("g")
+    one, other = BINDINGS
+    asked = ("SubscribeToTask", {"id": task["id"]})
+    shared.wait(lambda: wire.get(shared, task["id"])["status"]["state"] == wire.WORKING)
+    with one.stream(shared, *asked) as mine, other.stream(shared, *asked) as yours:
+        first = next(mine), next(yours)
+        model.open("g")
+        assert list(mine) == list(yours)
+    assert first[0] == first[1]
+
+
+def test_a52_a_cancel_with_or_without_a_word_has_the_same_effect(
+    shared: Server, model: ScriptedModel, binding: Binding
+) -> None:
+    model.rules([{"gate": "never", "text": "too late"}])
+    task = wire.start(shared, said())
+    asked = {"id": task["id"], "metadata": {"reason": "x"}}
+    with binding.stream(shared, "SubscribeToTask", {"id": task["id"]}) as told:
+        next(told)
+        canceled = binding.ask(shared, "CancelTask", asked).result
+        *_, last = told
+    assert canceled["status"]["state"] == last["statusUpdate"]["status"]["state"] == CANCELED
+    assert canceled["status"]["message"]["parts"] == [{"text": "Canceled by its user."}]
+    assert "reason" not in canceled.get("metadata", {})
+    assert wire.get(shared, task["id"]) == canceled
+
+
+def test_f060_a_stream_that_has_lasted_its_time_says_so_in_its_bindings_form(
+    impatient: Server, model: ScriptedModel, binding: Binding
+) -> None:
+    model.rules([{"gate": "g", "text": "later"}])
+    with binding.stream(impatient, "SendStreamingMessage", {"message": said()}) as told:
+        *before, last = told
+    assert last["error"][0]["reason"] == "STREAM_EXPIRED" and not any("error" in frame for frame in before)
+    model.open("g")
+    assert answer_of(impatient.ended(before[0]["task"]["id"])) == "later"
+
+
+@pytest.fixture
+def taken(impatient: Server, model: ScriptedModel) -> Iterator[Server]:
+    """A server whose one stream is taken."""
+    model.rules([{"gate": "g", "text": "x"}])
+    with BINDINGS[0].stream(impatient, "SendStreamingMessage", {"message": said()}) as told:
+        next(told)
+        yield impatient
+    model.open("g")
+
+
+def test_f057_a_stream_more_than_there_is_room_for_is_refused_before_it_begins(taken: Server, binding: Binding) -> None:
+    with wire.nothing_stored(taken):
+        answer = binding.ask(taken, "SendStreamingMessage", {"message": message()})
+    assert (answer.status, answer.reason) == (503, "STREAM_LIMIT_REACHED")
+    assert answer.metadata == {"limit": "OUTRIDER_MAX_STREAMS"}
+
+
+# --- push configs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_push_config_made_over_one_binding_is_read_and_deleted_over_the_other(shared: Server) -> None:
+    task = wire.send(shared, message())["id"]
+    asked: dict[str, Any] = {"taskId": task, "id": "mine"}
+    for one, other in [BINDINGS, BINDINGS[::-1]]:
+        config = {**asked, "url": PUBLIC, "token": "hush"}
+        made = one.ask(shared, "CreateTaskPushNotificationConfig", config)
+        assert made.result == {**asked, "url": config["url"]}
+        for each in (one, other):
+            assert each.ask(shared, "GetTaskPushNotificationConfig", asked).said == made.said
+            listed = each.ask(shared, "ListTaskPushNotificationConfigs", {"taskId": task})
+            assert listed.result == {"configs": [made.result]}
+        assert other.ask(shared, "DeleteTaskPushNotificationConfig", asked).result == {}
+        assert one.ask(shared, "GetTaskPushNotificationConfig", asked).reason == NOT_FOUND
