@@ -130,22 +130,21 @@ def project(tx: Tx) -> int:
     rows.sort(key=lambda row: (row["task_id"], row["revision"]))
     _write_events(tx, rows)
     latest = {row["task_id"]: row for row in rows}
+    # Of the status alone, and as clients are told it; a piece of an answer is no change of it.
+    times = {row["task_id"]: row["at"] - row["at"] % 1000 for row in rows if row["kind"] == "status"}
     tx.x(
         "insert into views select t.id, t.owner, t.session, json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'), "
         "json_extract(n.value, '$[3]'), t.origin <> 'background' "
         "from json_each(:news) n join tasks t on t.id = json_extract(n.value, '$[0]') where true on conflict (task_id) do update set "
-        "revision = excluded.revision, state = excluded.state, at = excluded.at where revision < excluded.revision",
-        news=json.dumps([_news(row) for row in latest.values()]),
+        "revision = excluded.revision, state = excluded.state, at = case excluded.at when 0 then at else excluded.at end "
+        "where revision < excluded.revision",
+        news=json.dumps([(task, row["revision"], row["state"], times.get(task, 0)) for task, row in latest.items()]),
     )
     for task_id, row in latest.items():
         if row["state"] in STOPS:
             tx.ring(f"end:{task_id}")
         tx.ring(f"view:{task_id}")
     return len(rows)
-
-
-def _news(row: Row) -> tuple[str, int, str, int]:
-    return row["task_id"], row["revision"], row["state"], row["at"] - row["at"] % 1000  # as clients are told it
 
 
 def _write_events(tx: Tx, rows: list[Row]) -> None:

@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -289,4 +290,17 @@ def test_a_stream_whose_task_is_erased_ends_and_says_so(
         *before, last = stream
     assert last["error"]["code"] == -32001 and last["error"]["data"][0]["reason"] == "TASK_NOT_FOUND"
     assert not any("error" in frame for frame in before)
+    trial.open(door)
+
+
+def test_a_send_that_waits_for_a_task_that_is_erased_is_told_so(server: Server, trial: Trial) -> None:
+    door = wire.fresh("door")
+    sent = asked(f"wait {door}") | {"contextId": wire.fresh("erased")}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wire.post, server, "SendMessage", {"message": sent})
+        server.wait(lambda: "outrider_waiting_requests 1\n" in server.http.get("/metrics").text)
+        task = wire.start(server, sent)
+        erased = server.http.delete(f"/api/sessions/{task['contextId']}/tasks/{task['id']}")
+        assert erased.status_code == 202, server.log()[-3000:]
+        assert wire.told(waiting.result()) == (200, -32001, "TASK_NOT_FOUND")
     trial.open(door)

@@ -14,6 +14,7 @@ from background.results import artifact_id
 from tests.background.asking import answered, goes_on, parked
 from tests.background.factories import OWNER, Turn, begun, outcome, running, settled
 from tests.background.story import everything, listened_to, story, value
+from tests.support.clock import Clock
 
 PIECES = ["One, ", "two, ", "Ünï ☃, ", "", "three.\n", "  "]
 
@@ -102,6 +103,22 @@ async def test_pieces_that_were_not_projected_yet_are_not_seen_and_all_are_told_
     await says(db, turn)
     told = await db.read(journal.after, turn.task.id, cut.revision)
     assert [event.revision for event in told] == [cut.revision + number for number in range(1, 1 + len(PIECES))]
+
+
+@story
+async def test_a_piece_does_not_change_since_when_its_task_is_at_work(db: Database, clock: Clock) -> None:
+    """A18: a list that asks for what has changed since then would else have it again and again."""
+    turn = await running(db)
+    await db.write(tasks.fragment, turn.run, "told in the same moment as the beginning, ")
+    await says(db, turn)
+    began = (await seen(db, turn)).at
+    clock.advance(60)
+    await says(db, turn, "told later")
+    view = await seen(db, turn)
+    assert (view.at, text_of(view)) == (began, "told in the same moment as the beginning, told later")
+    await settled(db, turn)
+    await says(db, turn)
+    assert (await seen(db, turn)).at == clock()
 
 
 # -- begun anew
