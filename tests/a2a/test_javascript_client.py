@@ -21,9 +21,9 @@ PARTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def client(shared: Server) -> Iterator[JavaScriptClient]:
-    with JavaScriptClient(shared.url) as client:
+@pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
+def client(request: pytest.FixtureRequest, shared: Server) -> Iterator[JavaScriptClient]:
+    with JavaScriptClient(shared.url, request.param) as client:
         yield client
 
 
@@ -42,6 +42,7 @@ def test_the_card_is_one_that_it_can_speak_to(shared: Server, client: JavaScript
         (face["protocolBinding"], face["protocolVersion"], face["url"]) for face in card["supportedInterfaces"]
     }
     assert ("JSONRPC", "1.0", f"{shared.url}/a2a") in interfaces
+    assert ("HTTP+JSON", "1.0", f"{shared.url}/a2a/rest") in interfaces
 
 
 def test_a_blocking_send_answers_with_the_finished_task(client: JavaScriptClient) -> None:
@@ -77,6 +78,16 @@ def test_cancel_ends_a_task(client: JavaScriptClient, model: ScriptedModel) -> N
     task = client.call("sendMessage", **asked("for long", "chat", configuration={"returnImmediately": True}))
     canceled = client.call("cancelTask", id=task["id"])
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED" and not canceled.get("artifacts")
+
+
+def test_it_lists_the_tasks_of_a_context(client: JavaScriptClient) -> None:
+    context = wire.fresh("listed")
+    task = client.call("sendMessage", **asked("one of them", context=context))
+    listed = client.call(
+        "listTasks", contextId=context, status="TASK_STATE_COMPLETED", pageSize=5, includeArtifacts=True
+    )
+    assert [found["id"] for found in listed["tasks"]] == [task["id"]] and listed["totalSize"] == 1
+    assert text_of(listed["tasks"][0]) == "one of them"
 
 
 @pytest.mark.parametrize("call", ["getTask", "cancelTask"])

@@ -1,7 +1,7 @@
-"""The protocol's own client, told nothing but an address, gets all that it asks for; its types read every answer."""
+"""The protocol's own client, told an address and a binding, gets all that it asks for; its types read every answer."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -20,12 +20,21 @@ Run = Callable[..., Any]
 State = types.TaskState.ValueType
 
 
-@asynccontextmanager
-async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
-    """The official client, made from the card that its own resolver found."""
-    async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
-        card = await A2ACardResolver(http, server.url).get_agent_card()
-        yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+Talking = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
+def talking(request: pytest.FixtureRequest) -> Talking:
+    """The official client, made from the card that its own resolver found, over this binding."""
+
+    @asynccontextmanager
+    async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
+        async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
+            card = await A2ACardResolver(http, server.url).get_agent_card()
+            spoken = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param], **config)
+            yield ClientFactory(spoken).create(card)
+
+    return talking
 
 
 def asked(text: str, skill: str = "echo", **configuration: Any) -> types.SendMessageRequest:
@@ -60,7 +69,7 @@ def test_the_card_that_its_resolver_finds_is_one_that_it_can_speak_to(shared: Se
     wire.strictly(shared.get("/.well-known/agent-card.json"), types.AgentCard())
 
 
-def test_a_blocking_send_answers_with_the_finished_task(shared: Server, run: Run) -> None:
+def test_a_blocking_send_answers_with_the_finished_task(shared: Server, talking: Talking, run: Run) -> None:
     async def story() -> types.Task:
         async with talking(shared, streaming=False) as client:
             return await sent(client, asked("to and fro"))
@@ -70,7 +79,9 @@ def test_a_blocking_send_answers_with_the_finished_task(shared: Server, run: Run
     assert [part.text for said in task.history for part in said.parts] == ["to and fro"]
 
 
-def test_a_send_that_returns_at_once_is_followed_with_get(shared: Server, model: ScriptedModel, run: Run) -> None:
+def test_a_send_that_returns_at_once_is_followed_with_get(
+    shared: Server, talking: Talking, model: ScriptedModel, run: Run
+) -> None:
     model.rules([{"gate": "g", "text": "done"}])
 
     async def story() -> types.Task:
@@ -88,7 +99,7 @@ def test_a_send_that_returns_at_once_is_followed_with_get(shared: Server, model:
     assert text_of(run(story())) == "done"
 
 
-def test_a_stream_brings_the_task_its_work_its_artifact_and_its_end(shared: Server, run: Run) -> None:
+def test_a_stream_brings_the_task_its_work_its_artifact_and_its_end(shared: Server, talking: Talking, run: Run) -> None:
     async def story() -> list[types.StreamResponse]:
         async with talking(shared) as client:
             return [event async for event in client.send_message(asked("in pieces"))]
@@ -101,7 +112,7 @@ def test_a_stream_brings_the_task_its_work_its_artifact_and_its_end(shared: Serv
     assert events[-2].artifact_update.artifact.parts[0].text == "in pieces"
 
 
-def test_cancel_ends_a_task_and_its_stream(shared: Server, model: ScriptedModel, run: Run) -> None:
+def test_cancel_ends_a_task_and_its_stream(shared: Server, talking: Talking, model: ScriptedModel, run: Run) -> None:
     model.rules([{"gate": "never", "text": "too late"}])
 
     async def story() -> tuple[types.Task, list[State]]:
@@ -116,7 +127,9 @@ def test_cancel_ends_a_task_and_its_stream(shared: Server, model: ScriptedModel,
     assert states[-1] == types.TASK_STATE_CANCELED
 
 
-def test_a_second_client_subscribes_to_a_running_task(shared: Server, model: ScriptedModel, run: Run) -> None:
+def test_a_second_client_subscribes_to_a_running_task(
+    shared: Server, talking: Talking, model: ScriptedModel, run: Run
+) -> None:
     model.rules([{"gate": "g", "text": "for both"}])
 
     async def story() -> tuple[types.Task, list[types.StreamResponse]]:
@@ -133,7 +146,7 @@ def test_a_second_client_subscribes_to_a_running_task(shared: Server, model: Scr
     assert artifact.parts[0].text == "for both" and state_of(events[-1]) == types.TASK_STATE_COMPLETED
 
 
-def test_it_lists_the_tasks_of_a_context_page_by_page(shared: Server, run: Run) -> None:
+def test_it_lists_the_tasks_of_a_context_page_by_page(shared: Server, talking: Talking, run: Run) -> None:
     context = wire.fresh("listed")
     made = [wire.send(shared, wire.message("one of them", contextId=context))["id"] for _ in range(3)]
 
@@ -167,7 +180,7 @@ def test_it_lists_the_tasks_of_a_context_page_by_page(shared: Server, run: Run) 
     ids=["get", "cancel", "push"],
 )
 def test_what_is_refused_reaches_it_as_the_error_that_the_protocol_has_for_it(
-    shared: Server, run: Run, ask: Callable[[Client], Any], raised: type[Exception]
+    shared: Server, talking: Talking, run: Run, ask: Callable[[Client], Any], raised: type[Exception]
 ) -> None:
     async def story() -> None:
         async with talking(shared) as client:
@@ -177,7 +190,9 @@ def test_what_is_refused_reaches_it_as_the_error_that_the_protocol_has_for_it(
     run(story())
 
 
-def test_the_first_tasks_result_stays_after_a_second_turn_and_a_restart(impatient: Server, run: Run) -> None:
+def test_the_first_tasks_result_stays_after_a_second_turn_and_a_restart(
+    impatient: Server, talking: Talking, run: Run
+) -> None:
     """F037: nothing is read back from the conversation's latest state."""
 
     async def told(first: str, *texts: str) -> list[str]:
