@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_f019_a_message_to_a_task_at_work_is_held_to_what_its_profile_takes(serv
     """And an answer to its question is not: that has a form of its own."""
     context = wire.fresh()
     ahead = words.asked(server, "ask Which?", "trial", contextId=context)
-    fits = {"parts": [{"data": {"run": "ask What?"}}]}
+    fits: dict[str, Any] = {"parts": [{"data": {"run": "ask What?"}}]}
     task = words.began(server, skill="short", contextId=context, **fits)
     assert words.refusal(server, words.answer(task, parts=[{"data": {"run": 5}}]))[1] == -32602
     wire.start(server, words.answer(task, **fits))
