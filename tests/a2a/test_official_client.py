@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -20,21 +21,21 @@ Run = Callable[..., Any]
 State = types.TaskState.ValueType
 
 
+@asynccontextmanager
+async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
+    """The official client, made from the card that its own resolver found."""
+    async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
+        card = await A2ACardResolver(http, server.url).get_agent_card()
+        yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+
+
 Talking = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
-def talking(request: pytest.FixtureRequest) -> Talking:
-    """The official client, made from the card that its own resolver found, over this binding."""
-
-    @asynccontextmanager
-    async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
-        async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
-            card = await A2ACardResolver(http, server.url).get_agent_card()
-            spoken = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param], **config)
-            yield ClientFactory(spoken).create(card)
-
-    return talking
+@pytest.fixture(name="talking", params=["JSONRPC", "HTTP+JSON"])
+def over_a_binding(request: pytest.FixtureRequest) -> Talking:
+    """The official client, held to this binding."""
+    return partial(talking, supported_protocol_bindings=[request.param])
 
 
 def asked(text: str, skill: str = "echo", **configuration: Any) -> types.SendMessageRequest:
