@@ -308,8 +308,9 @@ def rotate_seals(settings: Settings) -> str:
     try:
         require_unused(path)  # before a key is written that a running server does not know
         key, file = settings.seal_key, path.with_name(KEY_FILE)
-        keys = parse_keys(key.get_secret_value()) if key else (new_key(), *key_file(file, make=False).keys)
-        if not key:
+        keys = parse_keys(key.get_secret_value()) if key else key_file(file, make=False).keys
+        if not key and len(keys) == 1:  # else a rotation was cut off, and is brought to its end
+            keys = (new_key(), *keys)
             write_keys(file, keys)
         vault = Vault(keys)
         changed = reseal(path, vault, wall_clock())
