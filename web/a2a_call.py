@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from web.a2a_errors import A2AError
@@ -32,12 +31,12 @@ class Call(NamedTuple):
 
 
 async def body_of(receive: Receive) -> bytes:
-    """The whole body. A2AError `REQUEST_TOO_LARGE` as soon as it is."""
+    """The whole body. A2AError `REQUEST_TOO_LARGE` as soon as it is, -32600 where its client is gone before its end."""
     body, more = bytearray(), True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ClientDisconnect
+            raise A2AError("INVALID_REQUEST", "The body did not come whole")  # nobody is there to be told
         body += message.get("body", b"")
         if len(body) > BODY_LIMIT:
             raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")

@@ -233,7 +233,7 @@ def test_a_body_over_the_limit_is_413(quiet: Server, path: str) -> None:
         "/api/nope",
         "/anything/tasks",
         "/api/background/a/b/c",
-        "/a2a/rest/tasks",
+        "/a2a/tasks",
         "/static/../../x",
         "/.env",
     ],
