@@ -172,12 +172,16 @@ def test_A94_where_push_is_off_the_card_says_so_and_every_way_is_refused(own: Ca
 # -- the protocol's own client
 
 
-def test_the_official_client_makes_reads_lists_and_deletes(server: Server, task: str, run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_the_official_client_makes_reads_lists_and_deletes(
+    server: Server, task: str, run: Callable[..., Any], binding: str
+) -> None:
     async def story() -> None:
         async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
             card = await A2ACardResolver(http, server.url).get_agent_card()
             assert card.capabilities.push_notifications
-            client = ClientFactory(ClientConfig(httpx_client=http)).create(card)
+            spoken = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
+            client = ClientFactory(spoken).create(card)
             asked = types.TaskPushNotificationConfig(task_id=task, id="official", url=PUBLIC, token="t")
             asked.authentication.scheme, asked.authentication.credentials = "Bearer", "c"
             made = await client.create_task_push_notification_config(asked)
