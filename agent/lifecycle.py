@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.notifications import erased_block
+from agent.reports import SOURCE_TYPE
 from agent.tools import RECALLED
 from background import queue, retention
 from background.database import Database, Tx
@@ -38,7 +39,10 @@ class Lifecycle:
     async def erase(self, run: Run) -> None:
         """Take the reports of erased jobs out of the index, and what was erased out of the files."""
         try:
-            await self.knowledge.erase_jobs(run.params["owner"], run.params["jobs"], run.params["at"])
+            owner, at = run.params["owner"], run.params["at"]
+            await self.knowledge.erase_jobs(owner, run.params["jobs"], at)
+            if source := run.params.get("session"):  # what it remembers of jobs that were purged before
+                await self.knowledge.erase_source(owner, source, source_type=SOURCE_TYPE, until=at)
             clean = await self.knowledge.purge()
             clean = clean and await self.db.shrink()
         except (StoreFailed, StorageUnavailable) as error:

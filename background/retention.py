@@ -52,7 +52,8 @@ def erase_session(tx: Tx, session: Session) -> None:
         sent = jobs.ids_of_sessions(tx, json.dumps([uid]))
         job_ids += sent
         uids += sessions.of_job(tx, session.owner, sent)
-    _erase(tx, session.owner, tasks.ids_of_sessions(tx, json.dumps(uids)), job_ids, uids)
+    _erase(tx, session.owner, tasks.ids_of_sessions(tx, json.dumps(uids)), job_ids, uids, indexed=False)
+    _enqueue(tx, session.owner, job_ids, session.id)
 
 
 def erase_task(tx: Tx, task: Task) -> None:
@@ -159,6 +160,7 @@ def clean(tx: Tx) -> None:
     _enqueue(tx, "", [])
 
 
-def _enqueue(tx: Tx, owner: str, job_ids: list[str]) -> None:
-    """The index rows and the bytes in the files are the run's to take."""
-    queue.enqueue(tx, "erase", f"erase:{secrets.token_hex(8)}", params={"owner": owner, "jobs": job_ids, "at": tx.now})
+def _enqueue(tx: Tx, owner: str, job_ids: list[str], session_id: str | None = None) -> None:
+    """The index rows, of a whole session or of some jobs, and the bytes in the files are the run's to take."""
+    params = {"owner": owner, "jobs": job_ids, "session": session_id, "at": tx.now}
+    queue.enqueue(tx, "erase", f"erase:{secrets.token_hex(8)}", params=params)

@@ -148,8 +148,12 @@ class Backend(Protocol):
         """Erases one document of this very owner; False if there is none, or it is another's."""
         ...
 
-    async def erase_source(self, owner: str | None, source: str) -> int:
-        """Erases all that this owner has from a source, superseded documents too. Returns how many."""
+    async def erase_source(
+        self, owner: str | None, source: str, *, source_type: str | None = None, until: int | None = None
+    ) -> int:
+        """Erases all that this owner has from a source, superseded documents too, or what is of a type, or was created
+        up to a time. Returns how many.
+        """
         ...
 
     async def erase_jobs(self, owner: str | None, job_ids: Sequence[str], at: int) -> int:

@@ -107,9 +107,13 @@ class Store:
         number = documents.number_of(document_id)
         return await self._writer.run(documents.erase, "owner is ? and id is ?", _cleaned(owner), number) == 1
 
-    async def erase_source(self, owner: str | None, source: str) -> int:
+    async def erase_source(
+        self, owner: str | None, source: str, *, source_type: str | None = None, until: int | None = None
+    ) -> int:
         """See Backend."""
-        return await self._writer.run(documents.erase, "owner is ? and source = ?", _cleaned(owner), clean(source))
+        condition = "owner is ? and source = ? and source_type = coalesce(?, source_type) and created_at <= coalesce(?, created_at)"
+        given = (_cleaned(owner), clean(source), _cleaned(source_type), until)
+        return await self._writer.run(documents.erase, condition, *given)
 
     async def erase_jobs(self, owner: str | None, job_ids: Sequence[str], at: int) -> int:
         """See Backend."""

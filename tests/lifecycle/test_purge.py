@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.a2a import wire
 from tests.cases.inside import Inside
-from tests.lifecycle.looking import bytes_left, cells, places
+from tests.lifecycle.looking import bytes_left, cells, cleaned, places
 from tests.push.hooks import echo, hook, refused, states
 from tests.support.receiver import Receiver
 from tests.support.rules import Rule
@@ -77,7 +77,30 @@ def test_a_job_goes_with_its_report_and_memory_keeps_it(inside: Make, model: Scr
     assert outrider.get("/api/background", dismissed="true")["jobs"] == []
     assert [hit["job_id"] for hit in outrider.get("/api/knowledge/search", q=word)["hits"]] == [job]
     left = places(outrider.data, word)
-    assert all("knowledge" in place for place in left), left
+    assert left and all("knowledge" in place for place in left), left
+
+
+def test_what_memory_kept_goes_with_the_session_and_a_document_of_its_name_does_not(
+    inside: Make, model: ScriptedModel, word: str
+) -> None:
+    """F159: reports of jobs that were purged long before are the session's too."""
+    model.rules([Rule(last_user="^look", text=f"Found {word}."), Rule(last_user="<task-noti", text="Briefed.")])
+    outrider = inside(retention_days=30)
+    outrider.post("/api/sessions", id="s")
+    job = outrider.spawn("s", "look", "a look")["id"]
+    outrider.wait(lambda: outrider.job(job)["notified"])
+    outrider.post("/api/knowledge/documents", name="s", text="A document whose name is s.")
+    outrider.pass_time(20 * DAY)
+    outrider.call(outrider.outrider.worker._renew())
+    outrider.ask("s", "Still there?")
+    days_pass(outrider, 15)
+    assert [hit["job_id"] for hit in outrider.get("/api/knowledge/search", q=word)["hits"]] == [job]
+    assert outrider.http.delete("/api/sessions/s").status_code == 202
+    cleaned(outrider)
+    assert places(outrider.data, word) == []
+    assert [hit["source"] for hit in outrider.get("/api/knowledge/search", q="document whose name")["hits"]][:1] == [
+        "s"
+    ]
 
 
 def test_who_comes_back_after_events_were_purged_is_told_to_begin_anew(inside: Make) -> None:
