@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
-from background import ceilings, delivery, jobs, queue, results, sessions, tasks, terminal
+from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, tasks, terminal
 from background.database import Tx
 from background.queue import Run
 from background.sessions import Session
@@ -57,7 +57,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
     `models` are the profiles that a model answers.
     """
     task, fresh = tasks.begin(tx, run)
-    stored = {} if fresh else tasks.checkpoints(tx, task.id)
+    stored = {} if fresh else checkpoints.of_task(tx, task.id)
     session = sessions.by_uid(tx, task.session)
     if task.profile not in models:
         contents = [sessions.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
@@ -153,9 +153,9 @@ def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
         for name in [name for name in stored if name.startswith("handled:")]:
             tasks.checkpoint(tx, run, name, stored[name])
         return replace(turn, contents=[turn.contents[0], *_handed(tx, run, turn.task, stored)], stored=stored)
-    number = sum(name.startswith("model:") for name in tasks.checkpoints(tx, turn.task.id))
+    number = sum(name.startswith("model:") for name in checkpoints.of_task(tx, turn.task.id))
     take_up(tx, run, number, shape)
-    return replace(turn, stored=tasks.checkpoints(tx, turn.task.id))
+    return replace(turn, stored=checkpoints.of_task(tx, turn.task.id))
 
 
 def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered | None:

@@ -29,7 +29,7 @@ from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, Refuses, toolset
-from background import delivery, jobs, queue, tasks, terminal
+from background import checkpoints, delivery, jobs, queue, tasks, terminal
 from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain, Unread
@@ -359,7 +359,7 @@ class _Steps:
         self._level = await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
 
     async def begin_call(self, key: str, name: str) -> None:
-        await self._turns.persist(tasks.begin_call, self._run, key, name)
+        await self._turns.persist(checkpoints.begin_call, self._run, key, name)
 
     async def keep_tool_result(self, name: str, result: str) -> None:
         self._level = await self._turns.persist(tasks.checkpoint, self._run, name, result)

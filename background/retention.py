@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from background import (
+    acceptance,
     batches,
+    checkpoints,
     delivery,
     events,
     jobs,
@@ -80,7 +82,7 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
     events.erase_job(tx, job.session, job_id)
     sessions.rewrite_notifications(tx, job.session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([job.session])):
-        tasks.rewrite_checkpoints(tx, task_id, forget)
+        checkpoints.rewrite_all(tx, task_id, forget)
     running = tasks.running(tx, job.session)
     run = queue.open_run_of(tx, running.id) if running else None
     if run is not None:
@@ -148,6 +150,8 @@ def _erase(
     results.erase(tx, of_tasks)
     journal.erase(tx, of_tasks)
     sessions.erase_messages(tx, of_tasks)
+    checkpoints.erase(tx, of_tasks)
+    acceptance.forget(tx, of_tasks)
     tasks.erase(tx, of_tasks)
     events.erase(tx, of_sessions)
     sessions.erase(tx, of_sessions)

@@ -1,24 +1,19 @@
-"""How a task begins and comes along: accept, begin, checkpoint. Owns `tasks`, `receipts`, `checkpoints`.
+"""Tasks: their rows, and how one begins and comes along. Owns `tasks`.
 
-Acceptance is one transaction, or nothing; it never runs anything. How a task ends stands in `terminal.py`.
+How one is made by a message stands in `acceptance.py`, how it ends in `terminal.py`.
 """
 
 import json
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, events, jobs, journal, questions, queue, sessions
+from background import ceilings, checkpoints, events, jobs, journal, questions, queue, sessions
 from background.database import Row, Tx
-from background.errors import Fault, not_found
-from background.questions import Answer, Asked, Question
+from background.questions import Asked, Question
 from background.queue import Run
-from background.sessions import Session
 from background.states import TASK, guard, target
-
-NO_WORKER = "No worker is live, so nothing would run; nothing was stored."
-NOT_STORABLE = "The answer level of this profile keeps no result, so nothing is begun; nothing was stored."
 
 
 @dataclass(frozen=True)
@@ -29,39 +24,6 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     tool_calls: int = 0
-
-
-@dataclass(frozen=True)
-class Incoming:
-    """A message to be accepted. `origin` and `cause` come from the sender's credential, never from the message.
-
-    `ceiling` is the level that installation and profile allow; `max_open` the profile's own limit of open tasks. For an
-    answer: `data` is its first data part, `question` the digest of the question that it was made for, if it says so.
-    """
-
-    owner: str
-    session_id: str
-    message_id: str
-    fingerprint: str
-    text: str
-    content: dict[str, Any]
-    profile: str = "chat"
-    origin: str = "user"
-    cause: str | None = None
-    task_id: str | None = None
-    ceiling: str = "full"
-    max_open: int | None = None
-    data: Any = None
-    question: str | None = None
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The task that a message made or answered, and the revision that came of it; `new` is False for one that came before."""
-
-    task_id: str
-    new: bool
-    revision: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,200 +52,32 @@ _SELECT = "select t.*, s.id as session_id from tasks t join sessions s on s.uid 
 _RETURNING = "returning *, (select id from sessions where uid = tasks.session) as session_id"
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What acceptance has to know before it decides, read at once."""
-
-    fingerprint: str | None
-    made: str | None
-    heard_at: int | None
-    session: Session | None
-
-
-def accept(tx: Tx, message: Incoming) -> Accepted:
-    """Take a message in: receipt, session if new, task, log, run. Raises faults, and then nothing is stored.
-
-    A message to a parked task is its answer. Reasons: `MESSAGE_ID_REUSED`, `WORKER_UNAVAILABLE`,
-    `OPEN_TASKS_LIMIT_REACHED`, `RESULT_NOT_STORABLE`.
-    """
-    known = _look(tx, message)
-    if known.made is not None:
-        if known.fingerprint != message.fingerprint:
-            raise Fault("invalid", "This message id was used for another message.", reason="MESSAGE_ID_REUSED")
-        return Accepted(known.made, new=False)
-    if message.task_id is not None:
-        return _accept_reply(tx, message, known)
-    if not ceilings.can_keep(message.ceiling):
-        raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=message.ceiling)
-    _require_heard(tx, known.heard_at)
-    if message.origin == "user":
-        _check_open_tasks(tx, message)
-    return Accepted(_create(tx, _kept(tx, message, message.ceiling), known.session), new=True)
-
-
-def _look(tx: Tx, message: Incoming) -> _Known:
-    (row,) = tx.q(
-        "select r.fingerprint, r.task_id as made, s.*, (select max(max(beat_at, swept_at)) from workers) as heard_at "
-        "from (select 1) left join receipts r on r.owner = :owner and r.message_id = :message "
-        "left join sessions s on s.owner = :owner and s.id = :session",
-        owner=message.owner,
-        message=message.message_id,
-        session=message.session_id,
-    )
-    session = None if row["uid"] is None else Session.of(row)
-    return _Known(row["fingerprint"], row["made"], row["heard_at"], session)
-
-
-def _kept(tx: Tx, message: Incoming, level: str) -> Incoming:
-    """The message as its level allows it to be stored."""
-    if level == "full":
-        return message
-    content = ceilings.keep_json(level, message.content, tx.redact)
-    return replace(message, text=ceilings.keep(level, message.text, tx.redact), content=content)
-
-
-def made_by(tx: Tx, owner: str, message_id: str) -> str | None:
-    """The task that a message made, or None where it has not come."""
-    return tx.value(
-        "select task_id from receipts where owner = :owner and message_id = :id", owner=owner, id=message_id
-    )
-
-
-def require_worker(tx: Tx) -> None:
-    """Raises an `unavailable` fault unless a worker was heard from within its time."""
-    _require_heard(tx, tx.value("select max(max(beat_at, swept_at)) from workers"))
-
-
-def _require_heard(tx: Tx, heard_at: int | None) -> None:
-    if heard_at is None or tx.now - heard_at > tx.limits.worker_ttl:
-        raise Fault("unavailable", NO_WORKER, reason="WORKER_UNAVAILABLE")
-
-
-def _check_open_tasks(tx: Tx, message: Incoming) -> None:
-    (row,) = tx.q(
-        "select count(*) as every, coalesce(sum(profile = :profile), 0) as same from tasks "
-        "where owner = :owner and ended_at is null and origin = 'user'",
-        owner=message.owner,
-        profile=message.profile,
-    )
-    bounds = [(row["every"], tx.limits.max_open_tasks, "OUTRIDER_MAX_OPEN_TASKS_PER_USER", "tasks")]
-    if message.max_open is not None:
-        name = message.profile
-        bounds.append(
-            (row["same"], message.max_open, f"profiles.{name}.max_open_tasks", f"tasks of the profile {name}")
-        )
-    for there, most, limit, what in bounds:
-        if there >= most:
-            told = f"You have {there} unfinished {what}, and no more than {most} are allowed."
-            raise Fault("unavailable", told, reason="OPEN_TASKS_LIMIT_REACHED", limit=limit)
-
-
-def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
-    background = message.origin == "background"
-    kind = "background" if background else "chat"
-    user = message.origin == "user"
-    if message.origin == "background-resume" and not jobs.sent_from(tx, session and session.uid, message.cause or ""):
-        raise Fault("conflict", "What this would tell of is gone.")  # it was erased after the post had been made
-    if session is None:
-        session = sessions.make(tx, message.owner, message.session_id, kind, message.text if user else "")
-    elif session.kind != kind:
-        raise sessions.another_kind(session)
-    elif user:
-        sessions.heard_from_user(tx, session, message.text)
+def make(tx: Tx, *, owner: str, session: str, profile: str, origin: str, cause: str | None, ceiling: str) -> str:
+    """A new task, submitted. Returns its id. For `acceptance.py` alone."""
     task_id = str(uuid.uuid4())
     tx.x(
         "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, created_at) "
         "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :now)",
         id=task_id,
-        owner=message.owner,
-        session=session.uid,
-        profile=message.profile,
-        origin=message.origin,
-        cause=message.cause,
-        ceiling=message.ceiling,
+        owner=owner,
+        session=session,
+        profile=profile,
+        origin=origin,
+        cause=cause,
+        ceiling=ceiling,
         now=tx.now,
     )
-    _receive(tx, message, task_id)
-    nudge = message.origin == "background-resume"
-    sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
-    journal.begin(tx, task_id, message.owner, session.uid, listed=not background)
-    queue.enqueue(
-        tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
-    )
-    if background and not jobs.dispatched(tx, message.cause or "", task_id):
-        raise Fault("conflict", "The job has ended, or was dispatched before.")
     return task_id
 
 
-def _receive(tx: Tx, message: Incoming, task_id: str) -> None:
-    tx.x(
-        "insert into receipts values (:owner, :message_id, :fingerprint, :task)",
-        owner=message.owner,
-        message_id=message.message_id,
-        fingerprint=message.fingerprint,
-        task=task_id,
-    )
-
-
-# -- a message to a task
-
-
-def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
-    """A message to a task: the answer of a parked one, more to take up for one at work. One that has ended takes none."""
-    task = find(tx, message.owner, message.task_id or "")
-    if task is None:
-        raise not_found("task")
-    if task.state in journal.ENDS:
-        raise Fault("refused", "This task has ended; send the message without a task id.", task=task.id)
-    asked = questions.current(tx, task.id)
-    if asked is None:
-        questions.require_none(message.question)
-        _require_heard(tx, known.heard_at)
-        _receive(tx, message, task.id)
-        return Accepted(task.id, True, _add(tx, task, _kept(tx, message, task.ceiling)))
-    answer = questions.check(asked, message.text, message.data, message.question)
-    questions.require_open(tx, asked, set(_names(tx, task.id)))
-    _require_heard(tx, known.heard_at)
-    _receive(tx, message, task.id)
-    return Accepted(task.id, True, _answer(tx, task, asked, _kept(tx, message, task.ceiling), answer))
-
-
-def _add(tx: Tx, task: Task, message: Incoming) -> int:
-    """The message stands in the task's history, and the task does not end before it has taken it up."""
-    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content, waits=True)
-    _heard_from_user(tx, task, message.text)
-    return task.revision
-
-
-def _heard_from_user(tx: Tx, task: Task, text: str) -> None:
-    if task.origin != "background":  # a job's own session has no user
-        sessions.heard_from_user(tx, sessions.by_uid(tx, task.session), text)
-
-
-def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer) -> int:
-    """The task goes on from the step that asked, as the next run in its session's lane. Returns its revision."""
+def answer(tx: Tx, task_id: str) -> int:
+    """A parked task is at work again. Returns its revision. For `acceptance.py` alone."""
     row = tx.one(
         f"update tasks set state = 'working', revision = revision + 1 where id = :id and state in {guard(TASK, 'answer')} "
         "returning revision",
-        id=task.id,
+        id=task_id,
     )
-    assert row is not None, task.id
-    questions.answered(tx, task.id, asked)
-    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content)
-    _heard_from_user(tx, task, message.text)
-    kept = replace(
-        answer,
-        text=ceilings.keep(task.ceiling, answer.text, tx.redact),
-        data=ceilings.keep_json(task.ceiling, answer.data, tx.redact),
-    )
-    _keep(tx, task.id, f"answer:{asked.key}", kept.stored)
-    journal.record(tx, task.id, row["revision"], "working")
-    queue.cancel_key(tx, f"expire:{task.id}:{asked.revision}")
-    queue.go_on(tx, asked.run_id, f"turn:{task.id}:{row['revision']}")
-    if task.origin == "background":
-        jobs.answered(tx, task.id)
-    else:
-        emit_turn(tx, task, "turn.started")
+    assert row is not None, task_id
     return row["revision"]
 
 
@@ -374,20 +168,10 @@ def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = 
     """
     queue.progress(tx, run)
     level = ceiling_of(tx, run.task_id or "")
-    _keep(tx, run.task_id or "", name, ceilings.keep_json(level, content, tx.redact))
+    checkpoints.keep(tx, run.task_id or "", name, ceilings.keep_json(level, content, tx.redact))
     if usage:
         spent(tx, run.task_id or "", usage)
     return level
-
-
-def _keep(tx: Tx, task_id: str, name: str, content: str) -> None:
-    tx.x(
-        "insert into checkpoints (task_id, name, content, created_at) values (:task, :name, :content, :now) on conflict do nothing",
-        task=task_id,
-        name=name,
-        content=tx.seal("checkpoints.content", f"{task_id}/{name}", content),
-        now=tx.now,
-    )
 
 
 def spent(tx: Tx, task_id: str, usage: Usage) -> None:
@@ -400,51 +184,9 @@ def spent(tx: Tx, task_id: str, usage: Usage) -> None:
     )
 
 
-def checkpoints(tx: Tx, task_id: str) -> dict[str, str]:
-    """All checkpoints of a task, by name, in order of writing."""
-    rows = tx.q("select name, content from checkpoints where task_id = :task order by created_at, name", task=task_id)
-    return {row["name"]: _opened(tx, task_id, row["name"], row["content"]) for row in rows}
-
-
-def begin_call(tx: Tx, run: Run, key: str, name: str) -> None:
-    """A call of `name` begins at step `key` that goes on when its turn is stopped. No progress: it may be its worker's end."""
-    queue.fence(tx, run)
-    _keep(tx, run.task_id or "", f"call:{key}", json.dumps(name))
-
-
-def going_on(tx: Tx, task_id: str) -> list[str]:
-    """What a task at work has called that a cancel does not reach, by name."""
-    if tx.one("select 1 from runs where task_id = :task and state = 'running'", task=task_id) is None:
-        return []
-    kept = checkpoints(tx, task_id)
-    begun = {name for name in kept if name.startswith("call:")}
-    return sorted({json.loads(kept[name]) for name in begun if name.removeprefix("call:") not in kept})
-
-
-def _names(tx: Tx, task_id: str) -> list[str]:
-    return [row["name"] for row in tx.q("select name from checkpoints where task_id = :task", task=task_id)]
-
-
-def _opened(tx: Tx, task_id: str, name: str, cell: bytes) -> str:
-    return tx.unseal("checkpoints.content", f"{task_id}/{name}", cell)
-
-
-def keep_last_checkpoint(tx: Tx, task_id: str, transcript: str | None) -> None:
-    """At the end one checkpoint stays, for whoever looks into it: the whole turn as the model saw it, or the last step."""
-    if transcript is not None:
-        tx.x("delete from checkpoints where task_id = :task", task=task_id)
-        _keep(tx, task_id, "transcript", transcript)
-        return
-    tx.x(
-        "delete from checkpoints where task_id = :task and name <> "
-        "(select name from checkpoints where task_id = :task order by created_at desc, name desc limit 1)",
-        task=task_id,
-    )
-
-
 def scrub(tx: Tx, task_id: str) -> None:
     """Nothing of how far the turn came is kept, nor of why it failed beyond its reason."""
-    tx.x("delete from checkpoints where task_id = :task", task=task_id)
+    checkpoints.drop(tx, task_id)
     tx.x("update tasks set detail = null where id = :task and reason is null", task=task_id)
 
 
@@ -477,7 +219,7 @@ def _past(tx: Tx, row: Row) -> Past:
     return Past(
         row["state"],
         None if detail is None else tx.unseal("tasks.detail", task_id, detail),
-        None if transcript is None else _opened(tx, task_id, "transcript", transcript),
+        None if transcript is None else checkpoints.opened(tx, task_id, "transcript", transcript),
         (sessions.opening(tx, task_id)[0] or None) if row["origin"] == "user" and row["state"] != "completed" else None,
     )
 
@@ -640,36 +382,7 @@ def ended_before(tx: Tx, before: int, limit: int, *, profile: str | None, others
 
 def erase(tx: Tx, task_ids: str) -> None:
     """Take these tasks away (a JSON list of ids). For `retention.py`, which takes what hangs on them first."""
-    mine = "where task_id in (select value from json_each(:ids))"
-    tx.x(f"delete from checkpoints {mine}", ids=task_ids)
-    tx.x(f"delete from receipts {mine}", ids=task_ids)
     tx.x("delete from tasks where id in (select value from json_each(:ids))", ids=task_ids)
-
-
-def rewrite_checkpoints(tx: Tx, task_id: str, rewrite: Callable[[str], str]) -> None:
-    """Change the texts, however deep in JSON, that a task's checkpoints hold."""
-    for name, content in checkpoints(tx, task_id).items():
-        if name.startswith("fold:"):  # what was taken up stands there as it was said
-            changed = rewrite(content)
-        else:
-            changed = json.dumps(_rewritten(json.loads(content), rewrite), ensure_ascii=False)
-        tx.x(
-            "update checkpoints set content = :content where task_id = :task and name = :name",
-            content=tx.seal("checkpoints.content", f"{task_id}/{name}", changed),
-            task=task_id,
-            name=name,
-        )
-
-
-def _rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
-    match value:
-        case str():
-            return rewrite(value)
-        case list():
-            return [_rewritten(item, rewrite) for item in value]
-        case dict():
-            return {key: _rewritten(item, rewrite) for key, item in value.items()}
-    return value
 
 
 CARRIED = (
@@ -690,7 +403,7 @@ def ended_of_session(tx: Tx, session: str) -> list[Row]:
 def texts_of(tx: Tx, task_id: str) -> tuple[str | None, str | None]:
     """Of an ended task: why it failed, for people, and the whole turn as its model saw it."""
     detail = ends(tx, [task_id])[task_id].detail
-    return detail, checkpoints(tx, task_id).get("transcript")
+    return detail, checkpoints.of_task(tx, task_id).get("transcript")
 
 
 def exists(tx: Tx, task_id: str) -> bool:
@@ -720,4 +433,4 @@ def restore(
         **{name: carried[name] for name in names},
     )
     if transcript is not None:
-        _keep(tx, task_id, "transcript", transcript)
+        checkpoints.keep(tx, task_id, "transcript", transcript)

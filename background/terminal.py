@@ -8,7 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import batches, ceilings, delivery, jobs, journal, questions, queue, results, scrubbing, sessions, tasks
+from background import (
+    batches,
+    ceilings,
+    checkpoints,
+    delivery,
+    jobs,
+    journal,
+    questions,
+    queue,
+    results,
+    scrubbing,
+    sessions,
+    tasks,
+)
 from background.database import Tx
 from background.errors import Fault, Unread
 from background.jobs import Job, JobEnd
@@ -65,7 +78,7 @@ def settle_expired(tx: Tx, run_id: int, task_id: str, outcome: Outcome) -> bool:
 
 def lasting(tx: Tx, task: Task) -> str:
     """What of a task at work a cancel will not reach, in words; empty where it reaches all."""
-    names = tasks.going_on(tx, task.id)
+    names = checkpoints.going_on(tx, task.id)
     return GOES_ON.format(", ".join(names)) if names else ""
 
 
@@ -189,7 +202,7 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
         return False
     results.record(tx, task_id, outcome.artifacts, outcome.partial)
     if hangs.steps or outcome.transcript is not None:
-        tasks.keep_last_checkpoint(tx, task_id, outcome.transcript)
+        checkpoints.keep_last(tx, task_id, outcome.transcript)
     if task.revision > LEAST_REVISIONS:
         asked = questions.close(tx, task_id)
         queue.cancel_key(tx, f"expire:{task_id}:{asked}")

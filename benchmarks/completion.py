@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from statistics import median
 
-from background import queue, tasks, terminal
+from background import acceptance, queue, tasks, terminal
+from background.acceptance import Incoming
 from background.database import Database, Tx
 from background.queue import Run
 from background.sealing import FORM, HEAD, ID_BYTES, Vault, new_key
-from background.tasks import Incoming
 from background.terminal import Outcome
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, Peer
@@ -68,7 +68,7 @@ def _live(tx: Tx) -> None:
 
 def _begun(tx: Tx, number: int) -> Run:
     content = {"messageId": f"m{number}", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-    tasks.accept(tx, Incoming("local", f"s{number}", f"m{number}", "f", "hello", content))
+    acceptance.accept(tx, Incoming("local", f"s{number}", f"m{number}", "f", "hello", content))
     (run,) = queue.claim(tx, "bench", "turn", 1)
     tasks.begin(tx, run)
     return run

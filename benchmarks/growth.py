@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from statistics import median
 
-from background import delivery, jobs, journal, queue, sessions, tasks
+from background import acceptance, delivery, jobs, journal, queue, sessions
+from background.acceptance import Incoming
 from background.database import Database, Tx
-from background.tasks import Incoming
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, Peer
 from benchmarks.filling import fill
@@ -56,7 +56,7 @@ async def _measure(bench: Bench, count: int) -> dict[str, float]:
 
     try:
         return {
-            "accept a message": await step(lambda n: db.write(tasks.accept, _message(n, f"new{n}"))),
+            "accept a message": await step(lambda n: db.write(acceptance.accept, _message(n, f"new{n}"))),
             "claim a run": await step(lambda n: db.write(queue.claim, "bench", "turn", 1)),
             "read a task": await step(lambda n: db.read(journal.view, "local", f"t{n}")),
             "list a page of jobs": await step(lambda n: db.read(jobs.page, "local", limit=50)),
@@ -70,12 +70,12 @@ async def _measure(bench: Bench, count: int) -> dict[str, float]:
 async def _claim_time(bench: Bench, waiting: int) -> float:
     db = await Database(bench.fresh() / "outrider.db").open()
     await db.write(_live)
-    await db.write(tasks.accept, _message(0, "busy"))
+    await db.write(acceptance.accept, _message(0, "busy"))
     await db.write(queue.claim, "bench", "turn", 1)
     await asyncio.gather(*(db.write(_wait_in_lane, number) for number in range(waiting)))
     times = []
     for number in range(ROUNDS):
-        await db.write(tasks.accept, _message(100_000 + number, f"other{number}"))
+        await db.write(acceptance.accept, _message(100_000 + number, f"other{number}"))
         start = time.perf_counter()
         claimed = await db.write(queue.claim, "bench", "turn", 1)
         times.append((time.perf_counter() - start) * 1000)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from statistics import median
 
-from background import journal, queue, sessions, tasks
+from background import acceptance, journal, queue, sessions, tasks
+from background.acceptance import Incoming
 from background.database import Database, Tx
 from background.queue import Run
-from background.tasks import Incoming
 from benchmarks.bench import Bench, resident_mb
 from benchmarks.figures import Figure, Peer
 from tests.support.server import Server
@@ -176,7 +176,7 @@ def _began(tx: Tx) -> Run:
     tx.x("insert into workers values ('bench', 'here', 1, :now, :now, :now)", now=tx.now)
     sessions.open_session(tx, "local", "bench")
     content = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-    tasks.accept(tx, Incoming("local", "bench", "m", "f", "hello", content))
+    acceptance.accept(tx, Incoming("local", "bench", "m", "f", "hello", content))
     (run,) = queue.claim(tx, "bench", "turn", 1)
     tasks.begin(tx, run)
     return run

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from background import journal, sessions, tasks, terminal, webhooks
+from background import acceptance, journal, sessions, tasks, terminal, webhooks
+from background.acceptance import Accepted, Incoming
 from background.database import Tx
 from background.errors import Fault
 from background.journal import View
-from background.tasks import Accepted, Incoming
 from web import a2a_list, a2a_message, a2a_requests, a2a_stream, a2a_views, admission
 from web.a2a_call import Call
 from web.a2a_errors import A2AError
@@ -205,7 +205,7 @@ def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | 
         task = tasks.find(tx, message.owner, message.task_id)
         if task is not None and sessions.by_uid(tx, task.session).id != context_id:
             raise Fault("invalid", "message.contextId: not the context of this task", field="message.contextId")
-    accepted = tasks.accept(tx, message)
+    accepted = acceptance.accept(tx, message)
     if webhook is not None and accepted.new:
         webhooks.put(tx, webhook.of(accepted.task_id, message.owner))
         if message.task_id is None:  # a new task's first event stands in the journal already

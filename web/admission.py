@@ -10,11 +10,11 @@ from dataclasses import replace
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
 from background import jobs, tasks
+from background.acceptance import Incoming
 from background.ceilings import strictest
 from background.database import Database, Tx
 from background.errors import Fault
 from background.schemas import Schema, Unfit
-from background.tasks import Incoming
 from web.a2a_card import INPUT_MODES, input_modes
 from web.a2a_errors import A2AError
 from web.a2a_message import unreadable

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import jobs, questions, results, sessions, tasks, terminal
+from background import acceptance, jobs, questions, results, sessions, tasks, terminal
+from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.questions import Asked
 from background.results import Result
 from background.sessions import Listed, Message
 from background.states import INTERRUPTED
-from background.tasks import Incoming
 from background.text import clip
 from background.times import rfc3339
 from web import admission
@@ -180,7 +180,7 @@ async def post_message(call: Call) -> Response:
         data=data,
         question=question,
     )
-    accepted = await call.db.write(tasks.accept, await admission.admit(call.db, call.house.offers, incoming))
+    accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import delivery, journal, queue, tasks, webhooks, worker
+from background import acceptance, delivery, journal, queue, webhooks, worker
 from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
@@ -34,7 +34,7 @@ async def problems(house: House) -> list[str]:
     """What keeps this server from doing its work, in words."""
     found = []
     try:
-        await house.db.read(tasks.require_worker)
+        await house.db.read(acceptance.require_worker)
     except Fault as fault:
         found.append(f"WORKER_UNAVAILABLE: {fault.message}")
     except StorageUnavailable:

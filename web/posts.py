@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from background import batches, delivery, jobs, queue, sessions, tasks, terminal
+from background import acceptance, batches, delivery, jobs, queue, sessions, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -147,7 +147,7 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
     session = sessions.by_uid(tx, told[0].session)
     again = run.params.get("again")
     message_id = f"nudge.{again}" if again else f"nudge.{run.params['batch']}.{run.params['generation']}"
-    posted = tasks.made_by(tx, session.owner, message_id)
+    posted = acceptance.made_by(tx, session.owner, message_id)
     if posted is not None:  # by a worker that ended before it could note it; what it told may be told by now
         _nudged(tx, run, posted)
         return None

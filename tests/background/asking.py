@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from background import questions, queue, tasks, terminal
+from background import acceptance, questions, queue, tasks, terminal
+from background.acceptance import Accepted
 from background.database import Database
 from background.errors import Fault
 from background.questions import Question
 from background.queue import Run
-from background.tasks import Accepted
 from tests.background.factories import Turn, begun, heard_of, message, running
 from tests.background.story import everything
 
@@ -46,7 +46,7 @@ async def parked(
 async def answered(db: Database, turn: Turn, text: str = "This one.", **differences: Any) -> Accepted:
     """Its user has answered; the next run of the task waits for a worker."""
     await heard_of(db)
-    return await db.write(tasks.accept, message(text, task_id=turn.task.id, **differences))
+    return await db.write(acceptance.accept, message(text, task_id=turn.task.id, **differences))
 
 
 async def claim(db: Database, kind: str = "turn") -> list[Run]:
@@ -65,7 +65,7 @@ async def refused(db: Database, turn: Turn, text: str = "This one.", **differenc
     await heard_of(db)
     before = everything(db.path)
     with pytest.raises(Fault) as caught:
-        await db.write(tasks.accept, message(text, task_id=turn.task.id, **differences))
+        await db.write(acceptance.accept, message(text, task_id=turn.task.id, **differences))
     assert everything(db.path) == before
     return caught.value
 

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import batches, delivery, jobs, queue, sessions, tasks, terminal
+from background import acceptance, batches, delivery, jobs, queue, sessions, tasks, terminal
+from background.acceptance import Incoming
 from background.database import Database, Tx
 from background.jobs import Job, Spec
 from background.queue import Run
 from background.sessions import Session
-from background.tasks import Incoming, Task
+from background.tasks import Task
 from background.terminal import Outcome
 
 OWNER = "local"
@@ -114,7 +115,7 @@ async def submitted(db: Database, text: str = "hello", **differences: Any) -> Ta
 
 
 def _submit(tx: Tx, sent: Incoming) -> Task:
-    return tasks.by_id(tx, tasks.accept(tx, sent).task_id)
+    return tasks.by_id(tx, acceptance.accept(tx, sent).task_id)
 
 
 async def begun(db: Database, task: Task, worker: str = WORKER) -> Turn:

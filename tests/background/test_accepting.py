@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from background import journal, sessions, tasks, terminal
+from background import acceptance, journal, sessions, tasks, terminal
+from background.acceptance import Accepted, Incoming
 from background.database import Database, Tx
 from background.errors import Fault
 from background.limits import SECOND
-from background.tasks import Accepted, Incoming
 from tests.background.factories import (
     OWNER,
     begun,
@@ -26,14 +26,14 @@ from tests.support.clock import Clock
 
 
 async def accept(db: Database, sent: Incoming) -> Accepted:
-    return await db.write(tasks.accept, sent)
+    return await db.write(acceptance.accept, sent)
 
 
 async def refused(db: Database, sent: Incoming) -> Fault:
     """The fault with which a message is refused; nothing of it is stored."""
     before = everything(db.path)
     with pytest.raises(Fault) as caught:
-        await db.write(tasks.accept, sent)
+        await db.write(acceptance.accept, sent)
     assert everything(db.path) == before
     return caught.value
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from background import events, journal, questions, sessions, tasks
+from background import acceptance, checkpoints, events, journal, questions, sessions, tasks
+from background.acceptance import Accepted
 from background.database import Database
 from background.errors import Fault
 from background.limits import MINUTE
 from background.questions import Answer
-from background.tasks import Accepted
 from tests.background.asking import (
     FITTING,
     FORM,
@@ -46,7 +46,7 @@ async def test_an_answered_task_goes_on_as_the_next_run_and_finds_the_answer_by_
     assert (run.task_id, run.attempt, run.lane) == (turn.task.id, 1, turn.run.lane)
     task, begins = await db.write(tasks.begin, run)
     assert (task.state, begins) == ("working", False)
-    kept = Answer.of((await db.read(tasks.checkpoints, task.id))["answer:which"])
+    kept = Answer.of((await db.read(checkpoints.of_task, task.id))["answer:which"])
     assert (
         kept
         == {
@@ -71,7 +71,7 @@ async def test_an_answered_task_goes_on_as_the_next_run_and_finds_the_answer_by_
 async def test_an_approval_is_one_of_two_words(db: Database, word: str, approved: bool) -> None:
     turn = await parked(db, question("approval"))
     await answered(db, turn, word)
-    kept = await db.read(tasks.checkpoints, turn.task.id)
+    kept = await db.read(checkpoints.of_task, turn.task.id)
     assert Answer.of(kept["answer:which"]).approved is approved
 
 
@@ -113,7 +113,7 @@ async def test_an_answer_that_says_for_which_question_it_is_must_be_for_the_open
     turn = await parked(db, second, turn=await goes_on(db, turn))
     assert (await refused(db, turn, question=first.digest)).kind == "invalid"
     await answered(db, turn, "That one.", question=second.digest)
-    kept = await db.read(tasks.checkpoints, turn.task.id)
+    kept = await db.read(checkpoints.of_task, turn.task.id)
     assert {name: Answer.of(kept[name]).text for name in kept} == {
         "answer:first": "This one.",
         "answer:second": "That one.",
@@ -126,13 +126,13 @@ async def test_the_same_answer_again_is_the_task_that_it_answered_and_no_second_
     turn = await parked(db)
     await heard_of(db)
     sent = message("This one.", task_id=turn.task.id)
-    assert (await db.write(tasks.accept, sent)).new
+    assert (await db.write(acceptance.accept, sent)).new
     turn = await parked(db, question("approval", key="sure"), turn=await goes_on(db, turn))
     before = everything(db.path)
-    again = await db.write(tasks.accept, sent)
+    again = await db.write(acceptance.accept, sent)
     assert (again.task_id, again.new) == (turn.task.id, False)
     with pytest.raises(Fault, match="used for another message"):
-        await db.write(tasks.accept, replace(sent, text="approve", fingerprint="another"))
+        await db.write(acceptance.accept, replace(sent, text="approve", fingerprint="another"))
     assert everything(db.path) == before
     assert (await asked_of(db, turn)).key == "sure"
 
@@ -143,7 +143,7 @@ async def test_a_second_answer_to_the_same_question_is_refused(db: Database) -> 
     digest = (await asked_of(db, turn)).digest
     await answered(db, turn)
     assert (await refused(db, turn, "No, that one.", question=digest)).details["field"] == "message.metadata.question"
-    kept = await db.read(tasks.checkpoints, turn.task.id)
+    kept = await db.read(checkpoints.of_task, turn.task.id)
     assert Answer.of(kept["answer:which"]).text == "This one."
 
 
@@ -155,12 +155,12 @@ async def test_of_answers_at_the_same_moment_one_is_taken(db: Database, clock: C
             digest = (await asked_of(db, turn)).digest
             sent = [message(f"{place}", task_id=turn.task.id, question=digest) for place in range(4)]
             told = await asyncio.gather(
-                *(home.write(tasks.accept, one) for home, one in zip([db, other] * 2, sent, strict=True)),
+                *(home.write(acceptance.accept, one) for home, one in zip([db, other] * 2, sent, strict=True)),
                 return_exceptions=True,
             )
             (taken,) = [place for place, answer in enumerate(told) if isinstance(answer, Accepted)]
             assert [type(answer) for place, answer in enumerate(told) if place != taken] == [Fault] * 3
-            kept = await db.read(tasks.checkpoints, turn.task.id)
+            kept = await db.read(checkpoints.of_task, turn.task.id)
             assert Answer.of(kept["answer:which"]).text == str(taken)
             assert len(await db.read(sessions.history, turn.task.id, None)) == 3
             assert await value(db, "select count(*) from runs where task_id = :id", id=turn.task.id) == 2
@@ -172,7 +172,7 @@ async def test_without_a_worker_an_answer_is_not_taken(db: Database, clock: Cloc
     clock.advance(3600)
     before = everything(db.path)
     with pytest.raises(Fault) as caught:
-        await db.write(tasks.accept, message("This one.", task_id=turn.task.id))
+        await db.write(acceptance.accept, message("This one.", task_id=turn.task.id))
     assert (caught.value.kind, caught.value.reason) == ("unavailable", "WORKER_UNAVAILABLE")
     assert everything(db.path) == before
 
@@ -214,7 +214,7 @@ async def test_where_only_what_is_masked_is_kept_question_and_answer_are_masked(
     shown = await asked_of(db, turn)
     assert (shown.text, shown.detail) == ("Write to ***?", "cc ***")
     await answered(db, turn, f"{address}, please", data={"to": address}, question=shown.digest)
-    kept = await db.read(tasks.checkpoints, turn.task.id)
+    kept = await db.read(checkpoints.of_task, turn.task.id)
     assert Answer.of(kept["answer:which"]) == Answer("***, please", {"to": "***"})
     assert address not in str(await db.read(sessions.history, turn.task.id, None))
     assert address not in str(await db.read(sessions.messages, turn.task.session, 10, None))

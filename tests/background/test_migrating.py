@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from background import (
+    acceptance,
     batches,
+    checkpoints,
     database,
     delivery,
     events,
@@ -123,7 +125,7 @@ def test_sessions_and_their_logs_say_what_they_said(upgraded: Upgraded) -> None:
 def test_a_session_that_has_no_title_still_gets_one_from_its_first_words(upgraded: Upgraded) -> None:
     async def story(db: Database) -> None:
         await heard_of(db)
-        await db.write(tasks.accept, message("At last", session_id="silent"))
+        await db.write(acceptance.accept, message("At last", session_id="silent"))
         silent = await db.read(sessions.get, OWNER, "silent")
         assert (await db.read(sessions.with_running, silent)).title == "At last"
 
@@ -142,9 +144,9 @@ def test_tasks_are_what_they_were(upgraded: Upgraded) -> None:
         assert done == results.Result(ARTIFACTS)
         assert broken == results.Result([], f"{SAID} so f")
         assert {task.ceiling for task in [await db.read(tasks.by_id, name) for name in ("done", "work")]} == {"full"}
-        assert await db.read(tasks.checkpoints, "work") == {"input": f"{SAID}, input", "model:1": f"{SAID}, step"}
-        assert await db.read(tasks.checkpoints, "done") == {"transcript": f'["{SAID}"]'}
-        assert await db.read(tasks.made_by, OWNER, "m1") == "done"
+        assert await db.read(checkpoints.of_task, "work") == {"input": f"{SAID}, input", "model:1": f"{SAID}, step"}
+        assert await db.read(checkpoints.of_task, "done") == {"transcript": f'["{SAID}"]'}
+        assert await db.read(acceptance.made_by, OWNER, "m1") == "done"
         counted = "select requests, input_tokens, output_tokens, tool_calls from tasks where id = 'done'"
         assert await rows(db, counted) == [{"requests": 2, "input_tokens": 30, "output_tokens": 40, "tool_calls": 1}]
 
@@ -219,7 +221,7 @@ def test_numbers_go_on_growing_from_where_they_were(upgraded: Upgraded) -> None:
 
     async def story(db: Database) -> None:
         await heard_of(db)
-        await db.write(tasks.accept, message(session_id="fresh"))
+        await db.write(acceptance.accept, message(session_id="fresh"))
         assert await value(db, "select max(id) from messages") == ancient.MESSAGES_SO_FAR + 1
         assert await value(db, "select max(id) from runs") == ancient.RUNS_SO_FAR + 1
         await db.write(events.emit, OWNER, "chat", "next", {})

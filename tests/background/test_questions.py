@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from background import events, jobs, journal, questions, queue, results, sessions, tasks, terminal, worker
+from background import acceptance, events, jobs, journal, questions, queue, results, sessions, tasks, terminal, worker
+from background.acceptance import Accepted
 from background.database import Database, Tx
 from background.errors import Fault
 from background.limits import MINUTE, SECOND
 from background.questions import Question
 from background.states import A2A
-from background.tasks import Accepted, Usage
+from background.tasks import Usage
 from tests.background.asking import (
     FITTING,
     FORM,
@@ -175,7 +176,7 @@ async def test_no_sweep_and_no_worker_takes_a_parked_run_however_long_it_waits(d
 async def test_a_parked_task_is_unfinished_and_counts_as_one(db: Database) -> None:
     await parked(db)
     with pytest.raises(Fault) as caught:
-        await db.write(tasks.accept, message(session_id="another"))
+        await db.write(acceptance.accept, message(session_id="another"))
     assert caught.value.reason == "OPEN_TASKS_LIMIT_REACHED"
 
 
@@ -351,7 +352,7 @@ async def test_a_question_is_answered_or_its_time_is_over_and_never_both(db: Dat
             expired, taken = await _both(
                 chance,
                 lambda turn=turn: other.write(terminal.expire, turn.task.id, 3),
-                lambda sent=sent: db.write(tasks.accept, sent),
+                lambda sent=sent: db.write(acceptance.accept, sent),
             )
             state = (await db.read(tasks.by_id, turn.task.id)).state
             assert state == ("failed" if expired else "working")
@@ -373,7 +374,7 @@ async def test_a_cancel_is_never_lost_to_an_answer(db: Database, clock: Clock) -
             confirmed, taken = await _both(
                 chance,
                 lambda turn=turn: other.write(terminal.cancel_task, turn.task, "user"),
-                lambda sent=sent: db.write(tasks.accept, sent),
+                lambda sent=sent: db.write(acceptance.accept, sent),
             )
             assert confirmed is True
             assert (await db.read(tasks.by_id, turn.task.id)).state == "canceled"

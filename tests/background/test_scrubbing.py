@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.tightening import AT_ONCE, bring_down
-from background import jobs, questions, queue, results, scrubbing, sessions, tasks, terminal
+from background import checkpoints, jobs, questions, queue, results, scrubbing, sessions, tasks, terminal
 from background.ceilings import LEVELS
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
@@ -135,7 +135,7 @@ async def test_what_is_kept_from_then_on_is_masked_as_it_is_written(db: Database
     await lowered(db, turn.task, "redacted")
     assert await db.write(tasks.checkpoint, turn.run, "model:1", f'[{{"text": "{SAID}", "n": 1}}]') == "redacted"
     await db.write(queue.release, turn.run, due_at=None)
-    assert (await db.read(tasks.checkpoints, turn.task.id))["model:1"] == '[{"text": "write to ***", "n": 1}]'
+    assert (await db.read(checkpoints.of_task, turn.task.id))["model:1"] == '[{"text": "write to ***", "n": 1}]'
 
 
 @pytest.mark.parametrize("level", ["redacted", "metadata"])

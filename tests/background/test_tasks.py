@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from background import journal, queue, tasks, terminal
+from background import acceptance, checkpoints, journal, queue, tasks, terminal
+from background.acceptance import Accepted, Incoming
 from background.database import Database
 from background.errors import Fault, LeaseLost
-from background.tasks import Accepted, Incoming, Usage
+from background.tasks import Usage
 from tests.background.factories import (
     OWNER,
     begun,
@@ -23,14 +24,14 @@ from tests.support.clock import Clock
 
 
 async def accept(db: Database, sent: Incoming) -> Accepted:
-    return await db.write(tasks.accept, sent)
+    return await db.write(acceptance.accept, sent)
 
 
 async def refused(db: Database, sent: Incoming) -> Fault:
     """The fault with which a message is refused; nothing of it is stored."""
     before = everything(db.path)
     with pytest.raises(Fault) as caught:
-        await db.write(tasks.accept, sent)
+        await db.write(acceptance.accept, sent)
     assert everything(db.path) == before
     return caught.value
 
@@ -64,7 +65,7 @@ async def test_what_belongs_to_an_attempt_that_is_over_is_refused(db: Database) 
     for write in writes:
         with pytest.raises(LeaseLost):
             await write()
-    assert await db.read(tasks.checkpoints, turn.task.id) == {}
+    assert await db.read(checkpoints.of_task, turn.task.id) == {}
 
 
 @story
@@ -74,7 +75,7 @@ async def test_a_step_is_kept_as_it_was_first(db: Database, clock: Clock) -> Non
     clock.advance(1)
     await db.write(tasks.checkpoint, turn.run, "model:1", "first", Usage(1, 10, 5, 2))
     await db.write(tasks.checkpoint, turn.run, "model:1", "second")
-    kept = await db.read(tasks.checkpoints, turn.task.id)
+    kept = await db.read(checkpoints.of_task, turn.task.id)
     assert kept == {"input": '["hello"]', "model:1": "first"}
     assert list(kept) == ["input", "model:1"]
     usage = await rows(db, "select requests, input_tokens, output_tokens, tool_calls from tasks")
@@ -92,7 +93,7 @@ async def test_of_a_completed_turn_the_transcript_stays_and_of_another_its_last_
             clock.advance(1)
             await db.write(tasks.checkpoint, turn.run, name, f"content of {name}")
         await db.write(terminal.settle, turn.run, outcome(state))
-        kept[state] = await db.read(tasks.checkpoints, turn.task.id)
+        kept[state] = await db.read(checkpoints.of_task, turn.task.id)
     assert kept == {"completed": {"transcript": "[]"}, "failed": {"tool:1:c": "content of tool:1:c"}}
 
 

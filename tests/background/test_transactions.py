@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from background import batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
+from background import acceptance, batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
 from background.limits import MINUTE
@@ -76,14 +76,14 @@ async def all_or_nothing(db: Database, move: Move) -> int:
 async def _accept(db: Database, clock: Clock) -> Move:
     await heard_of(db)
     sent = message()
-    return lambda tx: tasks.accept(tx, sent)
+    return lambda tx: acceptance.accept(tx, sent)
 
 
 async def _accept_a_job_s_post(db: Database, clock: Clock) -> Move:
     (job,) = await sent_by_api(db)
     await heard_of(db)
     sent = message(session_id=f"background:{job.id}", origin="background", cause=job.id)
-    return lambda tx: tasks.accept(tx, sent)
+    return lambda tx: acceptance.accept(tx, sent)
 
 
 async def _begin(db: Database, clock: Clock) -> Move:
@@ -240,13 +240,13 @@ async def _answer(db: Database, clock: Clock) -> Move:
     turn = await parked(db, question("form"), deadline=clock() + MINUTE)
     await submitted(db, "waits behind it")
     sent = message(task_id=turn.task.id, data={"size": 3})
-    return lambda tx: tasks.accept(tx, sent)
+    return lambda tx: acceptance.accept(tx, sent)
 
 
 async def _answer_a_job_s_question(db: Database, clock: Clock) -> Move:
     turn = await parked(db, turn=(await running_job(db)).turn)
     sent = message(task_id=turn.task.id, session_id=turn.task.session_id)
-    return lambda tx: tasks.accept(tx, sent)
+    return lambda tx: acceptance.accept(tx, sent)
 
 
 async def _begin_an_answer_anew_after_a_question(db: Database, clock: Clock) -> Move:

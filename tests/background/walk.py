@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from background import batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
+from background import acceptance, batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
 from background.jobs import Job
@@ -71,7 +71,7 @@ class Walk:
     # -- what users, models and plugins do
 
     async def submit(self) -> None:
-        await self.db.write(tasks.accept, message(session_id=self.chance.choice(CHATS)))
+        await self.db.write(acceptance.accept, message(session_id=self.chance.choice(CHATS)))
 
     async def spawn(self) -> None:
         turn = self._pick([turn for turn in self.held if turn.task.origin != "background"])
@@ -123,7 +123,7 @@ class Walk:
         if asked is None:
             return False
         try:
-            await self.db.write(tasks.accept, message(task_id=asked["task_id"]))
+            await self.db.write(acceptance.accept, message(task_id=asked["task_id"]))
         except Fault:
             assert asked["deadline"] <= self.clock()
             return False
@@ -234,7 +234,7 @@ class Walk:
         job, attempt = jobs.by_id(tx, run.params["job"]), run.params["attempt"]
         if not job.ended and job.attempts == attempt:
             post = message(session_id=f"background:{job.id}", origin="background", cause=job.id)
-            tasks.accept(tx, post)
+            acceptance.accept(tx, post)
 
     def _report(self, tx: Tx, run: Run) -> None:
         jobs.report_done(tx, run.params["job"], run.params["attempt"])
@@ -251,7 +251,7 @@ class Walk:
         nudge = message(
             session_id=job.session_id, message_id=f"nudge.{run.id}", origin="background-resume", cause=job.id
         )
-        tasks.accept(tx, nudge)
+        acceptance.accept(tx, nudge)
 
     # -- what goes wrong
 

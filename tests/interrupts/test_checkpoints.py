@@ -8,10 +8,10 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import Tool
 
 from agent.gates import Gates
-from background import tasks
+from background import acceptance
+from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault
-from background.tasks import Incoming
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED
 from tests.cases.inside import Inside
@@ -47,11 +47,11 @@ def test_f093_another_users_answer_finds_no_task(
     task = words.asked(house)
     theirs = Incoming("bob", "s", "m", "f", "approve", {"parts": [{"text": "approve"}]}, task_id=task["id"])
     with pytest.raises(Fault) as caught:
-        house.write(tasks.accept, theirs)
+        house.write(acceptance.accept, theirs)
     assert caught.value.kind == "not_found"
     mine = replace(theirs, owner="local", question="another's mark")
     with pytest.raises(Fault) as caught:
-        house.write(tasks.accept, mine)
+        house.write(acceptance.accept, mine)
     assert caught.value.kind == "invalid"
     assert wire.get(house, task["id"]) == task and trial.diary() == []
     wire.cancel(house, task["id"])

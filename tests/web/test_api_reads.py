@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from background import jobs, queue, sessions, tasks, terminal
+from background import acceptance, jobs, queue, sessions, tasks, terminal
 from background.database import Database, Tx
 from tests.background.factories import OWNER, message, outcome, take
 from tests.support.server import Server
@@ -34,7 +34,7 @@ def fill(tx: Tx) -> None:
         (job,) = jobs.spawn(tx, session, f"batch-{number}", [(f"key-{number}", spec)], closed=True)
         dispatch = take(tx, "key", f"dispatch:{job.id}:1", "w")
         post = message(job.prompt, session_id=f"{sessions.BACKGROUND}{job.id}", origin="background", cause=job.id)
-        task_id = tasks.accept(tx, post).task_id
+        task_id = acceptance.accept(tx, post).task_id
         queue.finish(tx, dispatch)
         run = take(tx, "task_id", task_id, "w")
         tasks.begin(tx, run)
