@@ -77,6 +77,20 @@ def erase_job(tx: Tx, session: str, job_id: str) -> None:
             tx.x("delete from events where id = :id", id=row["id"])
 
 
+def erase_turn(tx: Tx, task_id: str) -> None:
+    """Take away what was told of a turn, while it is still there: an event may say what it asked its user."""
+    rows = tx.q(
+        "select e.* from events e join tasks t on t.id = :task where e.session = t.session and e.name like 'turn.%' "
+        "and e.created_at between t.created_at and coalesce(t.ended_at, :now)",
+        task=task_id,
+        now=tx.now,
+    )
+    for row in rows:
+        data = json.loads(tx.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]))
+        if data.get("task_id") == task_id:
+            tx.x("delete from events where id = :id", id=row["id"])
+
+
 def purge(tx: Tx, before: int, limit: int) -> int:
     """Take away what was told before a time. Returns how many."""
     return tx.x(

@@ -63,6 +63,7 @@ def erase_task(tx: Tx, task: Task) -> None:
     if task.origin == "background":
         raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
+    events.erase_turn(tx, task.id)
     _erase_turns(tx, task.owner, [task.id])
 
 
@@ -103,7 +104,10 @@ def purge(tx: Tx, ages: Ages) -> int:
         _erase(tx, owner, tasks.ids_of_sessions(tx, json.dumps(uids)), mine, uids, indexed=False)
     turns = tasks.ended_before(tx, cutoff, AT_ONCE, profile=None, others=own)
     for profile, days in own.items():
-        turns += tasks.ended_before(tx, _cutoff(tx, days), AT_ONCE, profile=profile)
+        sooner = tasks.ended_before(tx, _cutoff(tx, days), AT_ONCE, profile=profile)
+        for task_id in sooner if days < ages.days else ():  # those of others go by the same age as their turns
+            events.erase_turn(tx, task_id)
+        turns += sooner
     _erase_turns(tx, "", turns, indexed=False)
     empty = sessions.with_nothing_left(tx, cutoff, AT_ONCE)
     _erase(tx, "", [], [], empty, indexed=False)

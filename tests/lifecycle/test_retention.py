@@ -173,6 +173,21 @@ async def test_turns_go_by_their_own_profiles_days_or_by_the_rule(db: Database, 
 
 
 @story
+async def test_what_was_told_of_a_turn_goes_with_it_also_before_other_events_do(db: Database, clock: Clock) -> None:
+    """F160: an event may say what a turn has asked."""
+    short = await ended(db, profile="short")
+    usual = await ended(db)
+    clock.advance(3 * DAY)
+    await purged(db, Ages(days=10, of_profile={"short": 2}))
+
+    def told(tx: Tx) -> str:
+        return " ".join(event.data for event in events.after(tx, OWNER, 0))
+
+    left = await db.read(told)
+    assert short.id not in left and usual.id in left
+
+
+@story
 async def test_when_all_has_outlived_its_time_no_row_of_anybody_is_left(db: Database, clock: Clock) -> None:
     """F133: and what is kept besides, runs and events, goes by the same rule."""
     await told(db)
