@@ -127,10 +127,10 @@ class Interludes:
             ("have doubts", lambda: True, lambda: self._begin(DOUBTS, "m-doubts", "asker", self.server)),
             ("first behind", lambda: self._has_asked("m-doubts"), lambda: self._say("m-behind-1")),
             ("second behind", self._is_done("first behind"), lambda: self._say("m-behind-2")),
-            ("choose", self._is_done("second behind"), lambda: self._answer(DOUBTS, "m-doubts", "m-choice")),
+            ("choose", self._may_choose, lambda: self._answer(DOUBTS, "m-doubts", "m-choice")),
             ("choose too late", self._is_done("choose"), self._answer_again),
             ("tell", lambda: True, lambda: self._begin(TALE, "m-tale", "trial", self.other)),
-            ("go on", lambda: self._has_asked("m-tale"), lambda: self._answer(TALE, "m-tale", "m-so")),
+            ("go on", self._may_go_on, lambda: self._answer(TALE, "m-tale", "m-so")),
             ("confide", lambda: True, lambda: self._begin(VAULT, "m-confided", "chat", None)),
             ("bury", self._is_done("confide"), self._bury),
             ("erase", self._is_buried, self._erase),
@@ -176,6 +176,12 @@ class Interludes:
 
     def _task(self, message_id: str) -> dict[str, Any]:
         return self.server.task(self.tasks[message_id])
+
+    def _may_choose(self) -> bool:
+        return "second behind" in self.done and bool(self.listeners[DOUBTS].heard)
+
+    def _may_go_on(self) -> bool:
+        return self._has_asked("m-tale") and bool(self.listeners[TALE].heard)
 
     def _answer(self, session: str, message_id: str, answer_id: str) -> None:
         self._send(session, answer_id, ANSWERING[answer_id], {"taskId": self.tasks[message_id]})
