@@ -43,6 +43,8 @@ class Lifecycle:
             await self.knowledge.erase_jobs(owner, run.params["jobs"], at)
             if source := run.params.get("session"):  # what it remembers of jobs that were purged before
                 await self.knowledge.erase_source(owner, source, source_type=SOURCE_TYPE, until=at)
+                # The session's name is its user's words too, and this run stays for as long as what has ended does.
+                await self.db.write(queue.reduce, run, {**run.params, "session": None})
             clean = await self.knowledge.purge()
             clean = clean and await self.db.shrink()
         except (StoreFailed, StorageUnavailable) as error:

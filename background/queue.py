@@ -185,6 +185,12 @@ def fence(tx: Tx, run: Run) -> None:
         raise LeaseLost
 
 
+def reduce(tx: Tx, run: Run, params: dict[str, Any]) -> None:
+    """A part of the run's work is done: from now on these are its parameters. Raises `LeaseLost`."""
+    fence(tx, run)
+    tx.x("update runs set params = :params where id = :id", id=run.id, params=json.dumps(params))
+
+
 def last_error(tx: Tx, row: Row) -> str | None:
     """Why a run's last try failed, out of its row."""
     cell = row["last_error"]
