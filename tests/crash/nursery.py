@@ -3,8 +3,10 @@
 A life is a real process, and its end is a real SIGKILL or SIGTERM. Nothing here decides when.
 """
 
+import contextlib
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -28,8 +30,7 @@ ENV = {
     # More than it is killed, and than a busy machine lets such a lease run out: nothing here fails for that.
     "OUTRIDER_MAX_ATTEMPTS": "8",
 }
-
-
+PORTS = range(20_000, 32_000)  # below those that the kernel takes for connections that go out
 FOR_LATER = ("join", "purge")  # runs that are due in a quarter of an hour, or in an hour
 
 
@@ -121,7 +122,7 @@ class Mortal(Server):
 
     def __init__(self, nursery: Nursery, data: Path, model: ScriptedModel, **more: str) -> None:
         speaks = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-        super().__init__(data, env=ENV | speaks | more)
+        super().__init__(data, env=ENV | speaks | more, port=lasting_port())
         self.nursery = nursery
         self.diary = self._log.with_suffix(".diary")  # what it committed, a line before and a line after
         self._pid = 0
@@ -169,6 +170,13 @@ class Mortal(Server):
     def close(self) -> None:
         self.kill()
         self.http.close()
+
+
+def lasting_port() -> int:
+    """A loopback port that nobody listens on now, and that no connection goes out from while its server is dead."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := random.choice(PORTS))):
+            return port
 
 
 def _require_open(refusal: str) -> None:

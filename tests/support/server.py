@@ -157,8 +157,8 @@ class Process:
 class Server(Process):
     """`outrider serve`, ready when /readyz says so; `url` and the client `http` stay the same over restarts."""
 
-    def __init__(self, data: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
-        self.port = free_port()
+    def __init__(self, data: Path, *options: str, env: Mapping[str, str] | None = None, port: int = 0) -> None:
+        self.port = port or free_port()
         super().__init__(data, "serve", *options, env={"OUTRIDER_PORT": str(self.port), **(env or {})})
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
