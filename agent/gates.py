@@ -23,6 +23,13 @@ DENIED = "DENIED: the user did not approve of this call, so it was not made. Do 
 UNFIT = (
     "REFUSED: nobody was asked, because the call does not fit the tool's schema, or has another's id. It was not made."
 )
+INTERRUPTED = (
+    "NOT RUN: its arguments were masked by the privacy settings when the turn was interrupted. Ask again, or end."
+)
+UNSEEN = (
+    "REFUSED: nobody was asked, because the privacy settings mask the arguments of this call before anybody could see them. "
+    "It was not made. Do without what they mask, or end."
+)
 LAST = f" This was call {REFUSALS} of this kind: you have no tools any more. End now, with what you have."
 MARK = 8
 

@@ -7,12 +7,14 @@ no session; what it must keep and take up goes through `Steps`.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
+from pydantic_ai.capabilities import AbstractCapability, RawToolArgs
+from pydantic_ai.exceptions import SkipToolValidation
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -27,6 +29,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRun
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
@@ -45,7 +48,9 @@ class Steps(Protocol):
     @property
     def stored(self) -> Mapping[str, str]: ...
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> None: ...
+    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
+        """Returns the places of the calls, among the answer's, that are not kept as they are."""
+        ...
 
     async def begin_call(self, key: str, name: str) -> None:
         """A tool is called that cannot be stopped, at this step."""
@@ -67,8 +72,9 @@ class Unkept:
 
     stored: Mapping[str, str] = {}
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
-        """Not kept."""
+    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
+        """Not kept, so there is no copy to go on from."""
+        return ()
 
     async def begin_call(self, key: str, name: str) -> None:
         """Not kept."""
@@ -192,6 +198,7 @@ async def drive(
         model,
         instructions=instructions,
         toolsets=[_Kept(toolset, steps, guard, gates.lasting)],
+        capabilities=[_Settled(guard)],
         retries={"tools": TOOL_RETRIES, "output": 0},
         model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
@@ -219,7 +226,7 @@ async def _walk(run: AgentRun[Any, Any], progress: Progress, steps: Steps, guard
             guard.before_request()
             await _ask(run, node, progress, steps, stall_s)
         elif isinstance(node, CallToolsNode):
-            await _keep(run, progress, steps)
+            await _keep(run, progress, steps, guard)
             if progress.final:
                 _check_finish(progress.final)
                 return
@@ -267,7 +274,7 @@ async def _alive(stall_s: float):
         raise
 
 
-async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps) -> None:
+async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps, guard: Guard) -> None:
     """Keep the newest answer with the request before it, unless it is what this run began with."""
     # Told by the answers before it and not by the messages: the library makes one of two requests in a row.
     known = sum(isinstance(message, ModelResponse) for message in [*progress.history, *progress.turn])
@@ -276,7 +283,7 @@ async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps) -> No
         return
     progress.turn += fresh
     progress.unfinished = ""
-    await steps.keep_answer(len(progress.answers), dump(fresh), progress.usage)
+    guard.kept_altered(await steps.keep_answer(len(progress.answers), dump(fresh), progress.usage))
 
 
 def _after_answers(messages: list[ModelMessage], known: int) -> list[ModelMessage]:
@@ -300,6 +307,20 @@ def _lost_blocks(stored: Mapping[str, str], answers: int) -> list[str]:
     return [
         content for name, content in stored.items() if name.startswith("fold:") and int(name.split(":")[1]) >= answers
     ]
+
+
+@dataclass
+class _Settled(AbstractCapability[Any]):
+    """A call whose result is settled is not held to its tool's schema: its masked arguments may not fit any more."""
+
+    guard: Guard
+
+    async def before_tool_validate(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: RawToolArgs
+    ) -> RawToolArgs:
+        if self.guard.settled(call.tool_name, call.tool_call_id):
+            raise SkipToolValidation({})
+        return args
 
 
 @dataclass

@@ -6,7 +6,7 @@ It decides how a turn ended, in the words of the contract; what must follow from
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, Refuses, toolset
-from background import checkpoints, delivery, jobs, queue, tasks, terminal
+from background import checkpoints, delivery, jobs, masked, queue, tasks, terminal
 from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain, Unread
@@ -270,7 +270,9 @@ class Turns:
                 log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail if quote else "")
         except (ValueError, TypeError, sqlite3.Error) as error:
             log.warning("the result of task %s cannot be stored: %s", run.task_id, type(error).__name__)
-            failed = Outcome("failed", reason="NO_REPORT", detail=handling.NOT_STORABLE, usage=outcome.usage)
+            failed = Outcome(
+                "failed", reason="NO_REPORT", detail=handling.NOT_STORABLE, usage=outcome.usage, written=False
+            )
             await self.persist(settle, run, failed)
 
     async def persist(self, function: Callable[..., Any], *args: object) -> Any:
@@ -354,9 +356,10 @@ class _Steps:
             log.info("task %s failed: %s at the provider %s", self._run.task_id, terminal.NOT_KEPT_REASON, provider)
             raise LeaseLost
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> None:
+    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
         await self.pieces.end()
-        self._level = await self._turns.persist(tasks.checkpoint, self._run, f"model:{number}", messages, usage)
+        self._level, altered = await self._turns.persist(_keep_answer, self._run, number, messages, usage)
+        return altered
 
     async def begin_call(self, key: str, name: str) -> None:
         await self._turns.persist(checkpoints.begin_call, self._run, key, name)
@@ -377,6 +380,12 @@ class _Steps:
 
     async def _commit(self, piece: str, anew: bool) -> None:
         await self._turns.db.write(partial(tasks.fragment, anew=anew), self._run, piece)
+
+
+def _keep_answer(tx: Tx, run: Run, number: int, messages: str, usage: Usage) -> tuple[str, Collection[int]]:
+    """The level at which it was kept, and the places of its calls that are not kept as they are."""
+    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, usage)
+    return level, masked.kept_of(tx, run.task_id or "", number)
 
 
 def _park(tx: Tx, run: Run, question: Question, within_s: float | None) -> None:

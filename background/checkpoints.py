@@ -23,10 +23,29 @@ def keep(tx: Tx, task_id: str, name: str, content: str) -> None:
     )
 
 
+def put_beside(tx: Tx, task_id: str, beside: str, name: str, content: str) -> None:
+    """Keep or replace one that belongs to another: it is as old as that is, so that it is never the last step."""
+    tx.x(
+        "insert into checkpoints (task_id, name, content, created_at) "
+        "select task_id, :name, :content, created_at from checkpoints where task_id = :task and name = :beside "
+        "on conflict do update set content = excluded.content",
+        task=task_id,
+        name=name,
+        beside=beside,
+        content=tx.seal("checkpoints.content", f"{task_id}/{name}", content),
+    )
+
+
 def of_task(tx: Tx, task_id: str) -> dict[str, str]:
     """All checkpoints of a task, by name, in order of writing."""
     rows = tx.q("select name, content from checkpoints where task_id = :task order by created_at, name", task=task_id)
     return {row["name"]: opened(tx, task_id, row["name"], row["content"]) for row in rows}
+
+
+def one(tx: Tx, task_id: str, name: str) -> str | None:
+    """One checkpoint of a task, if it has that."""
+    row = tx.one("select content from checkpoints where task_id = :task and name = :name", task=task_id, name=name)
+    return None if row is None else opened(tx, task_id, name, row["content"])
 
 
 def begin_call(tx: Tx, run: Run, key: str, name: str) -> None:

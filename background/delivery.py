@@ -37,19 +37,21 @@ def ready(tx: Tx, job_id: str, attempt: int) -> bool:
     )
 
 
+# Held members of a batch wait for its join.
+_FIRED = (
+    "and exists (select 1 from members m where m.job_id = deliveries.job_id and m.attempt = deliveries.attempt "
+    "and m.generation is not null)"
+)
+
+
 def waiting(tx: Tx, session: str, *, fired_only: bool) -> list[Row]:
     """What may be told in a session now, in order of completion: job_id, attempt, failed_turns.
 
     `fired_only` for turns that Outrider began: held members of a batch wait for its join.
     """
-    held = (
-        "and exists (select 1 from members m where m.job_id = d.job_id and m.attempt = d.attempt and m.generation is not null)"
-        if fired_only
-        else ""
-    )
     return tx.q(
-        "select job_id, attempt, failed_turns from deliveries d where session = :session and state = 'pending' "
-        f"and ready_at is not null {held} order by ended_at, job_id",
+        "select job_id, attempt, failed_turns from deliveries where session = :session and state = 'pending' "
+        f"and ready_at is not null {_FIRED if fired_only else ''} order by ended_at, job_id",
         session=session,
     )
 
@@ -89,7 +91,26 @@ def release(tx: Tx, task_id: str, why: str, *, nudge: bool) -> None:
     )
     for row in rows:
         _note(tx, row["job_id"], row["attempt"], why)
-    if not rows or not nudge:
+    if nudge:
+        _tell_again(tx, task_id, rows)
+
+
+def missed(tx: Tx, task_id: str, why: str) -> None:
+    """A nudge's turn failed before it took up anything: another is due later for what its session waits to be told."""
+    rows = tx.q(
+        "update deliveries set tries = tries + 1, failed_turns = failed_turns + 1 where state = 'pending' and ready_at is "
+        f"not null {_FIRED} and session = (select session from tasks where id = :task) "
+        "returning job_id, attempt, failed_turns",
+        task=task_id,
+    )
+    for row in rows:
+        _note(tx, row["job_id"], row["attempt"], why)
+    _tell_again(tx, task_id, rows)
+
+
+def _tell_again(tx: Tx, task_id: str, rows: list[Row]) -> None:
+    """A nudge due later for what a failed turn was to tell; what too many have failed to tell is given up."""
+    if not rows:
         return
     tx.x(
         "update deliveries set state = 'undeliverable' where failed_turns >= :limit and "

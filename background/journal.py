@@ -223,13 +223,17 @@ def _content(tx: Tx, task_id: str, row: Row) -> Result | None:
         task=task_id,
         revision=row["revision"],
     )
-    text = "".join(tx.unseal("fragments.content", f"{task_id}/{each['revision']}", each["content"]) for each in cells)
-    return Result([_piece(task_id, text)], result and result.partial) if cells else result
+    texts = [tx.unseal("fragments.content", f"{task_id}/{each['revision']}", each["content"]) for each in cells]
+    return Result([_piece(task_id, *texts)], result and result.partial) if cells else result
 
 
-def _piece(task_id: str, text: str) -> dict[str, Any]:
-    """Of an answer that is not whole, and may never be: an artifact that says so."""
-    return {"artifactId": artifact_id(task_id), "parts": [{"text": text}], "metadata": {"partial": True}}
+def _piece(task_id: str, *texts: str) -> dict[str, Any]:
+    """Of an answer that is not whole, and may never be: an artifact that says so, a part a piece, as streams append them."""
+    return {
+        "artifactId": artifact_id(task_id),
+        "parts": [{"text": text} for text in texts],
+        "metadata": {"partial": True},
+    }
 
 
 def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Event]:

@@ -17,8 +17,15 @@ class Result:
     @property
     def text(self) -> str:
         """All text of the artifacts, in order; of a failed run, what there was."""
-        parts = [part["text"] for artifact in self.artifacts for part in artifact["parts"] if "text" in part]
-        return "\n\n".join(parts) if parts else self.partial or ""
+        texts = [text for artifact in self.artifacts if (text := _text(artifact)) is not None]
+        return "\n\n".join(texts) if texts else self.partial or ""
+
+
+def _text(artifact: dict[str, Any]) -> str | None:
+    """Its text parts; the pieces of one that is not whole belong together as they are."""
+    texts = [part["text"] for part in artifact["parts"] if "text" in part]
+    together = "" if artifact.get("metadata", {}).get("partial") else "\n\n"
+    return together.join(texts) if texts else None
 
 
 def artifact_id(task_id: str, number: int = 1) -> str:

@@ -18,6 +18,7 @@ from background import (
     events,
     jobs,
     journal,
+    masked,
     questions,
     queue,
     results,
@@ -83,7 +84,9 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
     events.erase_job(tx, job.session, job_id)
     sessions.rewrite_notifications(tx, job.session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([job.session])):
+        answers = masked.answers(tx, task_id)
         checkpoints.rewrite_all(tx, task_id, forget)
+        masked.mark(tx, task_id, answers)
     running = tasks.running(tx, job.session)
     run = queue.open_run_of(tx, running.id) if running else None
     if run is not None:

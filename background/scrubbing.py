@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from background import ceilings, jobs, journal, questions, queue, results, sessions, tasks
+from background import ceilings, jobs, journal, masked, questions, queue, results, sessions, tasks
 from background.database import Tx
 from background.jobs import Job
 from background.sealing import rewrite
@@ -41,9 +41,10 @@ def lower(tx: Tx, task: Task, level: str) -> None:
     """Keep of a task what this level allows, and no more."""
     opening, _ = sessions.opening(tx, task.id)
     if ceilings.can_keep(level):
-        keep = _keeping(tx, level)
+        keep, answers = _keeping(tx, level), masked.answers(tx, task.id)
         for table, (where, columns) in OF_TASK.items():
             rewrite(tx, table, where, keep, columns, task=task.id)
+        masked.mark(tx, task.id, answers)
         journal.drop_fragments(tx, task.id)
     else:
         keep = _without(_REPORTED)

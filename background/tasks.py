@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, events, jobs, journal, questions, queue, sessions
+from background import ceilings, checkpoints, events, jobs, journal, masked, questions, queue, sessions
 from background.database import Row, Tx
 from background.questions import Asked, Question
 from background.queue import Run
@@ -168,7 +168,10 @@ def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = 
     """
     queue.progress(tx, run)
     level = ceiling_of(tx, run.task_id or "")
-    checkpoints.keep(tx, run.task_id or "", name, ceilings.keep_json(level, content, tx.redact))
+    kept = ceilings.keep_json(level, content, tx.redact)
+    checkpoints.keep(tx, run.task_id or "", name, kept)
+    if name.startswith(masked.ANSWER) and kept != content:
+        masked.mark(tx, run.task_id or "", {name: content})
     if usage:
         spent(tx, run.task_id or "", usage)
     return level

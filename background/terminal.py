@@ -39,7 +39,8 @@ LEAST_REVISIONS = 3  # submitted, working, ended: a task that has no more was ne
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a turn ended. `artifacts` are protocol artifacts; `partial` is what text a failed one left.
+    """How a turn ended. `artifacts` are protocol artifacts; `partial` is what text a failed one left. Not `written`: it has no
+    result, not even an empty one, since none could be stored or nothing came of it.
 
     `shorten` makes the excerpt out of the text once that has been masked: a mask knows no secret that was cut in two.
     """
@@ -54,6 +55,7 @@ class Outcome:
     transcript: str | None = None
     usage: Usage | None = None
     canceled_by: str | None = None
+    written: bool = True
     going_on: str = ""  # what the cancel does not reach, in words
 
 
@@ -136,7 +138,8 @@ def park(tx: Tx, run: Run, question: Question, *, usage: Usage | None = None, de
     if usage:
         tasks.spent(tx, task.id, usage)
     told = questions.message(task.id, asked)
-    sessions.log(tx, task.session, "agent", asked.text, task_id=task.id, content=told)
+    said = "\n\n".join(filter(None, (asked.text, asked.detail)))  # also when it is over, the log says what was asked
+    sessions.log(tx, task.session, "agent", said, task_id=task.id, content=told)
     if deadline is not None:
         expiry = {"task": task.id, "revision": asked.revision}
         queue.enqueue(tx, "expire", f"expire:{task.id}:{asked.revision}", params=expiry, due_at=deadline)
@@ -200,7 +203,8 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
     )
     if task is None:
         return False
-    results.record(tx, task_id, outcome.artifacts, outcome.partial)
+    if outcome.written:
+        results.record(tx, task_id, outcome.artifacts, outcome.partial)
     if hangs.steps or outcome.transcript is not None:
         checkpoints.keep_last(tx, task_id, outcome.transcript)
     if task.revision > LEAST_REVISIONS:
@@ -263,6 +267,8 @@ def _end_turn(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
         delivery.deliver(tx, task.id)
     elif hangs.told:
         delivery.release(tx, task.id, outcome.detail or outcome.state, nudge=outcome.state == "failed")
+    elif task.origin == "background-resume" and outcome.state == "failed":
+        delivery.missed(tx, task.id, outcome.detail or outcome.state)
     if hangs.sent:
         batches.close(tx, task.id)
     tasks.emit_turn(tx, task, "turn.finished", state=outcome.state, reason=outcome.reason)

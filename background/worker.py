@@ -149,6 +149,9 @@ class Worker:
             log.info("run %s (%s) attempt %s was over when it failed", run.id, run.kind, run.attempt)
         except StorageUnavailable as error:
             log.warning("run %s (%s) waits until its lease is out: %s", run.id, run.kind, error)
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("run %s (%s) waits until its lease is out, error %s", run.id, run.kind, error_id)
 
     # -- leases
 
@@ -186,18 +189,37 @@ class Worker:
 
     async def _sweep(self) -> None:
         await self._renew()  # what works here is not left behind, however long nothing could be written
-        while notes := await self._db.write(sweep, self.id):
+        while notes := await self._sweep_some():
             for note in notes:
                 log.warning(note)
 
+    async def _sweep_some(self) -> list[str]:
+        """One that cannot be taken over or ended holds up no other."""
+        try:
+            return await self._db.write(sweep, self.id)
+        except StorageUnavailable:
+            raise
+        except Exception:
+            log.exception("worker %s sweeps one by one, error %s", self.id, secrets.token_hex(4))
+        for run_id in await self._db.read(left_behind):
+            try:
+                log.warning(await self._db.write(sweep_one, run_id))
+            except StorageUnavailable:
+                raise
+            except Exception:
+                log.exception("run %s cannot be taken over, error %s", run_id, secrets.token_hex(4))
+        return []
+
     async def _guarded(self, step: Callable[[], Awaitable[T]], otherwise: T) -> T:
-        """A loop outlives a storage that cannot be used for a while."""
+        """A loop outlives a storage that cannot be used for a while, and whatever else goes wrong in one of its rounds."""
         try:
             return await step()
         except StorageUnavailable as error:
             log.warning("worker %s waits for the storage: %s", self.id, error)
-            await asyncio.sleep(POLL_S)
-            return otherwise
+        except Exception:
+            log.exception("worker %s goes on after error %s", self.id, secrets.token_hex(4))
+        await asyncio.sleep(POLL_S)
+        return otherwise
 
 
 def backoff(tries: int) -> float:
@@ -235,7 +257,10 @@ def _after_failure(tx: Tx, run: Run, due_at: int, why: str) -> None:
 
 def _exhausted(tries: int, why: str) -> Outcome:
     return Outcome(
-        "failed", reason="ATTEMPTS_EXHAUSTED", detail=f"It was tried {tries} times without getting further ({why})."
+        "failed",
+        written=False,
+        reason="ATTEMPTS_EXHAUSTED",
+        detail=f"It was tried {tries} times without getting further ({why}).",
     )
 
 
@@ -245,14 +270,34 @@ def sweep(tx: Tx, worker: str) -> list[str]:
     Returns a line for the log for each, of as many as fit into one transaction.
     """
     tx.x("update workers set swept_at = :now where id = :id", now=tx.now, id=worker)
-    taken = [_take_over(tx, row) for row in queue.expired(tx)]
+    return [_sweep_row(tx, row) for row in _left(tx)]
+
+
+def left_behind(tx: Tx) -> list[int]:
+    """The runs that a sweep would take over or end now."""
+    return [row["id"] for row in _left(tx)]
+
+
+def sweep_one(tx: Tx, run_id: int) -> str:
+    """The same for one run. Returns a line for the log."""
+    return next(
+        (_sweep_row(tx, row) for row in _left(tx) if row["id"] == run_id), f"run {run_id} was taken over meanwhile"
+    )
+
+
+def _left(tx: Tx) -> list[Row]:
     long_ago = tx.now - tx.limits.resume_max_age
-    return taken + [_interrupt(tx, Run.of(row)) for kind in TURNS for row in queue.given_back(tx, kind, long_ago)]
+    return queue.expired(tx) + [row for kind in TURNS for row in queue.given_back(tx, kind, long_ago)]
+
+
+def _sweep_row(tx: Tx, row: Row) -> str:
+    return _take_over(tx, row) if row["state"] == "running" else _interrupt(tx, Run.of(row))
 
 
 def _interrupt(tx: Tx, run: Run) -> str:
     detail = "It was interrupted too long ago to be taken up again; a retry runs it anew."
-    terminal.settle_expired(tx, run.id, run.task_id or "", Outcome("failed", reason="INTERRUPTED", detail=detail))
+    outcome = Outcome("failed", reason="INTERRUPTED", detail=detail, written=False)
+    terminal.settle_expired(tx, run.id, run.task_id or "", outcome)
     return f"run {run.id} ({run.kind} {run.task_id or run.params}) was interrupted long ago and has been ended"
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from background import listing, sessions
 from background.database import Tx
 from background.errors import Unsealable
+from background.journal import View
 from background.listing import Filters, Place
 from background.states import A2A
 from web import a2a_fields as fields
@@ -110,14 +111,16 @@ def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
     said = {} if asked.history_length == 0 else sessions.histories(tx, [view.task_id for view in shown])
     last = shown[-1] if len(found) > asked.page_size else None
     return {
-        "tasks": [
-            a2a_views.task(view, _latest(said.get(view.task_id, []), asked.history_length), artifacts=asked.artifacts)
-            for view in shown
-        ],
+        "tasks": [_task(view, said.get(view.task_id, []), asked) for view in shown],
         "nextPageToken": _sealed(tx, owner, asked.filters, (last.at, last.task_id)) if last else "",
         "pageSize": asked.page_size,
         "totalSize": listing.count(tx, owner, asked.filters),
     }
+
+
+def _task(view: View, history: list[Json], asked: ListRequest) -> Json:
+    made = a2a_views.task(view, _latest(history, asked.history_length), artifacts=asked.artifacts)
+    return {**made, "artifacts": made.get("artifacts", [])} if asked.artifacts else made
 
 
 def _latest(history: list[Json], length: int | None) -> list[Json] | None:

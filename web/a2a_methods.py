@@ -7,8 +7,8 @@ is the bindings'.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -183,7 +183,7 @@ class Methods:
     async def _reached(self, caller: Caller, accepted: Accepted, history_length: int | None) -> Seen:
         """A task once the projector has shown what came of a message: an answered question does not stand there any more."""
         with self._db.bell.listen(f"view:{accepted.task_id}") as ear:
-            async with asyncio.timeout(CANCEL_WAIT_S):
+            async with _shown_in_time(accepted.task_id):
                 while (
                     seen := await self._see(caller, accepted.task_id, history_length)
                 ).view.revision < accepted.revision:
@@ -193,10 +193,20 @@ class Methods:
     async def _ended(self, caller: Caller, task_id: str) -> Seen:
         """A task whose end is committed, once the projector has shown it."""
         with self._db.bell.listen(f"end:{task_id}") as ear:
-            async with asyncio.timeout(CANCEL_WAIT_S):
+            async with _shown_in_time(task_id):
                 while not (seen := await self._see(caller, task_id, None)).view.ended:
                     await ear.wait(LOOK_S)
         return seen
+
+
+@asynccontextmanager
+async def _shown_in_time(task_id: str) -> AsyncIterator[None]:
+    """What was asked for is committed; where showing it takes too long, the client is told so, with the task's id."""
+    try:
+        async with asyncio.timeout(CANCEL_WAIT_S):
+            yield
+    except TimeoutError:
+        raise A2AError("BLOCKING_DEADLINE_EXCEEDED", metadata={"taskId": task_id}) from None
 
 
 def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | None = None) -> Accepted:
@@ -204,7 +214,7 @@ def accept(tx: Tx, message: Incoming, context_id: str | None, webhook: Config | 
     if message.task_id is not None and context_id is not None:
         task = tasks.find(tx, message.owner, message.task_id)
         if task is not None and sessions.by_uid(tx, task.session).id != context_id:
-            raise Fault("invalid", "message.contextId: not the context of this task", field="message.contextId")
+            raise Fault("invalid", "not the context of this task", field="message.contextId")
     accepted = acceptance.accept(tx, message)
     if webhook is not None and accepted.new:
         webhooks.put(tx, webhook.of(accepted.task_id, message.owner))

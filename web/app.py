@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -315,11 +316,27 @@ def rotate_seals(settings: Settings) -> str:
         vault = Vault(keys)
         changed = reseal(path, vault, wall_clock())
         if not key:
+            _retire(file, keys[1:])
             write_keys(file, keys[:1])
     except (UnusableDatabase, StorageUnavailable) as error:
         raise Unrotated(str(error)) from error
-    left = "the other keys of OUTRIDER_SEAL_KEY are not needed any more" if key else f"{file} holds it alone"
-    return f"{changed} rows are sealed with key {vault.key_id} now; {left}."
+    old = ", ".join(vault.key_ids[1:]) or "another"
+    moved = "take it out of OUTRIDER_SEAL_KEY" if key else f"it is in {_retired(file).name} now"
+    return (
+        f"{changed} rows are sealed with key {vault.key_id} now. The registry does not need key {old} any more ({moved}); "
+        "backups and exports that were made before still do."
+    )
+
+
+def _retired(file: Path) -> Path:
+    return file.with_name(f"{file.name}.old")
+
+
+def _retire(file: Path, keys: tuple[bytes, ...]) -> None:
+    """Keys that nothing in the registry needs, kept for what was made before."""
+    old = _retired(file)
+    known = parse_keys(old.read_text()) if old.exists() else ()
+    write_keys(old, dict.fromkeys((*keys, *known)))
 
 
 def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:

@@ -134,11 +134,13 @@ def sessions_table(sessions: Iterable[dict[str, Any]], room: int | None = None) 
         "TITLE",
         room=room or width(),
         spare=("UPDATED", "STATE"),
-        rows=(
-            (row["id"], when(row["updated_at"]), "running" if row["running"] else "idle", row["title"])
-            for row in sessions
-        ),
+        rows=((row["id"], when(row["updated_at"]), _doing(row), row["title"]) for row in sessions),
     )
+
+
+def _doing(session: dict[str, Any]) -> str:
+    """What its turns do: one that asks its user holds up all the others."""
+    return "asks you" if session.get("parked") else "running" if session["running"] else "idle"
 
 
 def brief(job: dict[str, Any]) -> str:
