@@ -288,7 +288,7 @@ def test_the_data_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BadSetting, match=r"data \(OUTRIDER_DATA.*file/data' is not a folder"):
+    with pytest.raises(BadSetting, match=r"data \(OUTRIDER_DATA, the environment\): .* is not a folder"):
         load({}, {"OUTRIDER_DATA": str(tmp_path / "file" / "data")})
 
 
