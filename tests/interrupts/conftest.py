@@ -13,7 +13,7 @@ from tests.support.trial import Trial
 PROFILES = """
 [profiles.asker]
 description = "May ask its user."
-tools = ["ask_user", "pay", "shout", "dwell", "linger", "task", "memory_recall"]
+tools = ["ask_user", "pay", "shout", "double", "dwell", "linger", "task", "memory_recall"]
 
 [profiles.short]
 description = "Takes a short text."

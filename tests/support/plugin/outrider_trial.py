@@ -15,8 +15,7 @@ The handler `trial` does what the message's text says, one command after another
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
-everything), `redactor` (masks "hush"), `breaks` (the plugin is broken). The tools are `shout(text)` and `pay(amount)`,
-which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
+everything), `redactor` (masks "hush"), `breaks` (the plugin is broken). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
 `parker` has them too, and parks.
 """
@@ -143,6 +142,12 @@ async def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+async def double(number: int) -> str:
+    """Doubles a number."""
+    note(f"doubled {number}")
+    return str(2 * number)
+
+
 async def dwell(door: str) -> str:
     """Waits until a door is opened."""
     note(f"dwells at {door}")
@@ -186,6 +191,7 @@ def register(outrider: Any) -> None:
     outrider.handler("trial-sync", trial_sync)
     outrider.tool(shout)
     outrider.tool(pay, needs_approval=True)
+    outrider.tool(double)
     outrider.tool(dwell)
     outrider.tool(linger)
     outrider.subagent(
