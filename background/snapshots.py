@@ -116,12 +116,18 @@ def load(tx: Tx, owner: str, snapshot: Any, to: str | None = None, *, fresh_ids:
 
     What is there stays: a task of the same id and session keeps its result, and one that has none is given the
     snapshot's. A task whose id is taken elsewhere gets another, the same at each load. A result without a task is passed
-    over, and a task without a result has none. Raises `invalid` faults that name the place.
+    over, and a task without a result has none. Raises `invalid` faults that name the place, and a `conflict` fault where
+    `to` is another session that was not made of this one.
     """
     given = checked(snapshot)
     session = sessions.open_session(tx, owner, to or given.session_id)
     sessions.seen_at(tx, session.uid, given.updated_at)
     loading = _Loading(tx, owner, session, _Seal(tx, given.session_id), fresh_ids)
+    known = any(message["uid"] in loading.logged for message in given.messages)
+    if session.id != given.session_id and loading.logged and not known:
+        raise Fault(
+            "conflict", "There is another session of this id already; nothing was put into it.", session=session.id
+        )
     for task in given.tasks:
         loading.task(task)
     for task_id, result in given.results.items():

@@ -1,6 +1,8 @@
 """F048, A15, A38: a question outlives its process; it is answered where it stands, and what comes of it is kept."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED, WORKING
@@ -45,6 +47,12 @@ def test_f093_killed_between_the_answer_and_the_resume_it_goes_on_with_the_answe
     assert trial.diary() == ["paid 8"] and len(model.requests()) == 2
 
 
+def paid_is_kept(server: Server) -> bool:
+    """The result of one call is kept; the other call has none yet."""
+    with closing(sqlite3.connect(server.data / "outrider.db")) as stranger:
+        return stranger.execute("select count(*) from checkpoints where name like 'tool:%'").fetchone()[0] == 1
+
+
 def test_killed_within_the_approved_call_it_is_made_again_on_the_same_approval(
     own: Callable[..., Server], model: ScriptedModel, trial: Trial
 ) -> None:
@@ -53,7 +61,7 @@ def test_killed_within_the_approved_call_it_is_made_again_on_the_same_approval(
     model.rules([words.calling(("pay", {"amount": 1}), ("dwell", {"door": door})), words.ending("Done.")])
     task = words.asked(server)
     wire.start(server, words.answer(task, "approve"))
-    server.wait(lambda: f"dwells at {door}" in trial.diary())
+    server.wait(lambda: f"dwells at {door}" in trial.diary() and paid_is_kept(server))
     server.restart()
     server.wait(lambda: trial.diary().count(f"dwells at {door}") == 2)
     trial.open(door)
