@@ -210,7 +210,7 @@ class Frames:
 
 
 def replayed(frames: list[Json]) -> Json:
-    """What a client has that takes the first task and applies every event to it; pieces of one text are put together."""
+    """What a client has that takes the first task and applies every event to it, as the protocol says: what is appended are parts."""
     task = copy.deepcopy(frames[0]["task"])
     artifacts = {artifact["artifactId"]: artifact for artifact in task.pop("artifacts", [])}
     for frame in copy.deepcopy(frames[1:]):
@@ -220,8 +220,7 @@ def replayed(frames: list[Json]) -> Json:
         update = frame["artifactUpdate"]
         artifact = update["artifact"]
         if update.get("append"):
-            (before,), (piece,) = artifacts[artifact["artifactId"]]["parts"], artifact["parts"]
-            before["text"] += piece["text"]
+            artifacts[artifact["artifactId"]]["parts"] += artifact["parts"]
         else:
             artifacts[artifact["artifactId"]] = artifact
     if artifacts or task["status"]["state"] in ENDED:

@@ -88,7 +88,7 @@ async def test_the_question_stands_in_log_and_history_with_its_text_first_and_th
     log = await db.read(sessions.messages, turn.task.session, 10, None)
     assert [(said.role, said.kind, said.text) for said in log] == [
         ("user", "user", "hello"),
-        ("agent", "agent", asks.text),
+        ("agent", "agent", f"{asks.text}\n\n{asks.detail}"),
     ]
     _, told = await db.read(sessions.history, turn.task.id, None)
     assert told["role"] == "ROLE_AGENT"

@@ -169,7 +169,8 @@ def test_S57_what_its_user_canceled_starts_no_turn_and_is_told_once_with_the_nex
     model.held_at("never")
     server.post(f"/api/background/{sent}/cancel")
     when_quiet(server, "s57")
-    assert not turns_by_outrider(server, "s57") and len(chat_requests(model)) == 1
+    assert not turns_by_outrider(server, "s57")
+    assert not any(sent in str(asked.messages) for asked in chat_requests(model))
     assert server.job(sent)["delivery"]["state"] == "pending"
     for said in ("What now?", "And then?"):
         server.ask("s57", said)
