@@ -212,6 +212,7 @@ def test_a06_a_task_at_work_is_listed_as_working_and_no_longer_once_it_has_ended
     model.held_at("g")
     asked = {"contextId": task["contextId"], "status": wire.WORKING}
     shared.wait(lambda: ids(listed(shared, **asked)) == [task["id"]])
+    assert listed(shared, **asked, includeArtifacts=True)["tasks"][0]["artifacts"] == []  # A63: there are none
     model.open("g")
     shared.ended(task["id"])
     assert listed(shared, **asked)["totalSize"] == 0

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from background import terminal
+from background import jobs, queue, terminal
 from background.database import Database, Tx
-from tests.background.factories import outcome, running
-from tests.background.story import comes_true, story, value
+from tests.background.factories import ended_job, nudged, nudges, outcome, running
+from tests.background.story import comes_true, story, until, value
 from tests.background.work import Work, put, works
 from tests.support.clock import Clock
 
@@ -33,12 +33,14 @@ async def test_a06_a_run_that_cannot_be_taken_over_holds_up_no_other(
 
 
 @story
-async def test_a06_what_goes_wrong_in_one_round_does_not_end_the_worker(db: Database) -> None:
+async def test_a06_what_goes_wrong_in_one_round_does_not_end_the_worker(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     work = Work(db)
-    async with works(db, work):
+    async with works(db, work) as at_work:
         await db.write(Tx.x, refused("update on runs when new.state = 'running'"))
         await put(db, "a")
-        await comes_true(db, "select 1")
+        await until(lambda: f"worker {at_work.id} goes on after error" in caplog.text)
         await db.write(Tx.x, "drop trigger refused")
         await put(db, "b")
         await comes_true(db, "select count(*) = 2 from runs where state = 'done'")
@@ -52,3 +54,20 @@ async def test_f028_an_end_that_has_no_result_is_an_end_all_the_same(db: Databas
     assert await db.write(terminal.settle, turn.run, failed)
     assert await value(db, "select state from tasks") == "failed"
     assert await value(db, "select count(*) from results") == 0
+
+
+@story
+async def test_s12_a_nudge_that_fails_before_it_took_up_anything_is_posted_again(db: Database, clock: Clock) -> None:
+    job = await ended_job(db)
+    (first,) = await nudges(db)
+    nudge = await nudged(db, first)
+
+    def fail(tx: Tx) -> bool:
+        run = queue.open_run_of(tx, nudge.id)
+        assert run is not None
+        return terminal.settle_expired(tx, run["id"], nudge.id, outcome("failed", "", reason="INTERRUPTED"))
+
+    assert await db.write(fail)
+    assert await nudges(db) == [f"nudge:again:{nudge.id}"]
+    waits = await db.read(jobs.by_id, job.id)
+    assert (waits.delivery, waits.delivery_tries) == ("pending", 1) and waits.delivery_error

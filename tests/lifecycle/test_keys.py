@@ -82,6 +82,8 @@ def test_after_a_rotation_the_old_key_opens_nothing_and_is_not_needed(
     (old,) = keys(house.data)
     assert "it is in seal.keys.old now" in rotate(house.data)  # for backups and exports that were made before
     (new,) = keys(house.data)
+    retired = house.data / "seal.keys.old"
+    assert parse_keys(retired.read_text()) == (old,) and retired.stat().st_mode & 0o777 == 0o600
     assert new != old and (house.data / "seal.keys").stat().st_mode & 0o777 == 0o600
     assert len(sealers(house.data)) == 1
     assert read(house.start()) == before

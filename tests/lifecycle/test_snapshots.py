@@ -112,6 +112,14 @@ def test_under_another_name_it_is_another_session(server: Server, snapshot: Json
     assert all(server.task(task)["contextId"] == f"{session}-b" for task in theirs)
 
 
+def test_it_is_not_put_into_a_session_that_was_not_made_of_it(server: Server, snapshot: Json, session: str) -> None:
+    server.ask(f"{session}-c", "another conversation", skill="echo")
+    before = server.messages(f"{session}-c")
+    status, answer = taken(server, snapshot, id=f"{session}-c")
+    assert (status, answer["error"]["code"]) == (409, "CONFLICT")
+    assert server.messages(f"{session}-c") == before
+
+
 def test_a_snapshot_without_results_loads_and_results_without_tasks_are_passed_over(
     server: Server, snapshot: Json, session: str
 ) -> None:
