@@ -34,7 +34,12 @@ def routes(house: House, version: str) -> list[BaseRoute]:
             return Response(status_code=304, headers=sent)
         return Response(card, media_type="application/json", headers=sent)
 
-    return [Route("/a2a", edge, methods=["POST"]), Route(a2a_card.PATH, agent_card, methods=["GET"])]
+    # Some clients put a slash behind whatever address a card gives, and follow no redirect.
+    addresses = (a2a_card.RPC_PATH, f"{a2a_card.RPC_PATH}/")
+    return [
+        *(Route(address, edge, methods=["POST"]) for address in addresses),
+        Route(a2a_card.PATH, agent_card, methods=["GET"]),
+    ]
 
 
 class Edge:

@@ -150,3 +150,11 @@ def test_lone_surrogates_and_nul_characters_are_made_clean_and_fail_nothing(shar
 
 def test_a94_what_the_card_does_not_offer_is_refused_by_its_own_code(shared: Server) -> None:
     assert wire.told(wire.post(shared, "GetExtendedAgentCard", {}))[2] == "UNSUPPORTED_OPERATION"
+
+
+def test_a_slash_behind_the_address_of_the_card_is_the_same_address(shared: Server) -> None:
+    request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "t"}}
+    answer = shared.http.post("/a2a/", json=request, headers=wire.VERSION)
+    assert wire.told(answer) == (200, -32001, "TASK_NOT_FOUND")
+    refused = shared.http.post("/a2a/", json=request, headers={"Host": "evil.example"})
+    assert wire.error(refused)["code"] == -32043 and refused.json()["jsonrpc"] == "2.0"
