@@ -60,13 +60,14 @@ class Hold(Protocol):
 class Work:
     """What a handler is given: who asks, and what for.
 
-    `text` are the message's text parts, `parts` all of them as the protocol writes them, `data` the value of the first
+    `message_id` is the client's own: the same when the handler runs again, so it can be the key of what it does outside. `text` are the message's text parts, `parts` all of them as the protocol writes them, `data` the value of the first
     data part (of a profile with an `input_schema`: or of a text that is JSON), None where there is none.
     """
 
     task_id: str
     session: str
     owner: str
+    message_id: str
     text: str
     parts: list[Part]
     data: Any

@@ -94,6 +94,7 @@ def _work(turn: Turn, offer: Offer, holding: Holding, content: dict[str, Any]) -
         task_id=turn.task.id,
         session=turn.session.id,
         owner=turn.task.owner,
+        message_id=content["messageId"],
         text=text,
         parts=parts,
         data=_data(parts, text, offer),

@@ -28,7 +28,7 @@ class Held:
 
 
 def work(held: Held | None = None, text: str = "hello") -> Work:
-    return Work("t-1", "s-1", "local", text, [{"text": text}], None, held or Held())
+    return Work("t-1", "s-1", "local", "m-1", text, [{"text": text}], None, held or Held())
 
 
 def answered(run: Run, function: Any, given: Work | None = None) -> list[dict[str, Any]]:

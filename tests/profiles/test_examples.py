@@ -66,7 +66,7 @@ def test_the_plugin_of_the_page_can_be_used(run: Callable[..., Any], monkeypatch
     assert handler and found.guarded and "temperature" in found.tools and "meteorologist" in found.registry.names()
 
     def forecast(data: Any) -> list[dict[str, Any]]:
-        return run(handler.run(Work("t", "s", "local", "", [], data, Nothing())))
+        return run(handler.run(Work("t", "s", "local", "m", "", [], data, Nothing())))
 
     (artifact,) = forecast({"place": "Bergen"})
     assert artifact["parts"][1] == {"data": {"place": "Bergen", "rain": True}}
