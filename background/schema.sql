@@ -11,11 +11,13 @@
 --       │                  └─ views, journal   … brought to the read side by the projector
 --       ├──< messages                      the log: what was said, in order
 --       ├──< events                        what the console hears
+--       ├──< shares ──< share_uses         who else may read it, or speak in it, and who has
 --       └──< jobs >── members ──> batches ──< joins
 --              │                         work that somebody in the session waits for, and how it comes back
 --              └──< deliveries          which turn tells of an attempt's end
 --   workers                                who runs turns, and when it was last heard of
 --   seals                                  which keys have sealed cells of this file
+--   tokens                                 who may ask at all
 --
 -- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled, and in
 -- between parked (input_required, auth_required) while it waits for an answer.
@@ -67,6 +69,7 @@ create table tasks (
     created_at integer not null,
     started_at integer,
     ended_at integer,
+    initiated_by text,                          -- who sent the message that made it, where that was not its owner
     check ((ended_at is null) = (state in ('submitted', 'working', 'input_required', 'auth_required'))),
     check ((reason is null) or (state = 'failed'))
 );
@@ -337,4 +340,33 @@ create table seals (
     key_id text primary key,
     mark blob not null,                         -- a known text, sealed: whoever holds the key can read it
     created_at integer not null
+) without rowid;
+
+create table tokens (
+    id text primary key,
+    owner text not null,
+    digest blob not null,                       -- SHA-256 of the secret, which is kept nowhere
+    created_at integer not null,
+    used_at integer,                            -- at a coarse grain
+    revoked_at integer
+) without rowid;
+
+create table shares (
+    id text primary key,
+    session text not null references sessions (uid),
+    digest blob not null,                       -- as a token's
+    writable integer not null check (writable in (0, 1)),
+    created_at integer not null,
+    expires_at integer not null,
+    revoked_at integer
+) without rowid;
+create index shares_of_session on shares (session, created_at desc, id desc);
+
+create table share_uses (
+    share text not null references shares (id),
+    caller text not null,
+    uses integer not null,
+    first_at integer not null,
+    last_at integer not null,
+    primary key (share, caller)
 ) without rowid;

@@ -11,8 +11,8 @@ from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
 from web.a2a_errors import A2AError
-from web.access import Caller
 from web.bodies import BODY_LIMIT
+from web.caller import Caller
 
 LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
 

@@ -139,4 +139,6 @@ def http_status(error: A2AError, rpc_error_status: Literal["native", "200"]) -> 
 
 def headers(error: A2AError) -> dict[str, str]:
     """The headers that go with an error on any binding over HTTP."""
+    if error.kind.http == 401:
+        return {"www-authenticate": "Bearer"}
     return {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}

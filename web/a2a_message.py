@@ -12,8 +12,8 @@ from typing import Any
 from web import a2a_fields as fields
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
-from web.access import is_reserved, is_session_id
 from web.bodies import canonical
+from web.claims import is_reserved, is_session_id
 
 CONTENT = ("text", "raw", "url", "data")
 ABOUT_PART = ("metadata", "filename", "mediaType")

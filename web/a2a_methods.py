@@ -25,7 +25,8 @@ from web.a2a_push import PushConfigs, check_address
 from web.a2a_requests import SendRequest, TaskRequest
 from web.a2a_stream import LOOK_S, Telling
 from web.a2a_webhook import Config
-from web.access import Caller, check_claims
+from web.caller import Caller
+from web.claims import check_claims
 from web.house import House
 
 SOON_S = 0.25  # only who waits longer is watched for being gone: most have their answer by then

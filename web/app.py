@@ -32,7 +32,7 @@ from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Bounds, Turns
-from background import journal
+from background import journal, tokens
 from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
@@ -44,11 +44,14 @@ from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
 from web import a2a, a2a_rest, api, api_lifecycle, api_webhooks, console, documents, events, health, logs
-from web.access import Access, Credentials
+from web.access import Access
+from web.callers import Callers
+from web.credentials import Credentials
 from web.house import Deltas, House
 from web.posts import Posts
 from web.push import Push
 from web.push_call import Courier
+from web.setting_values import is_loopback
 from web.settings import BadSetting, Settings, auto_resume_now
 
 log = logging.getLogger("outrider")
@@ -86,13 +89,18 @@ class Outrider:
             for model in self._models:
                 await stack.enter_async_context(model)
             await documents.take_in_own_docs(store, db.now())
+            credentials = Credentials()
+            callers = Callers(db, credentials, self.settings)
+            await callers.look()
+            if self._serves:
+                await require_token(self.settings, db)
             self.house = House(
-                self.settings, db, store, self._plugins.registry, Credentials(), self._offers, self._plugins
+                self.settings, db, store, self._plugins.registry, credentials, callers, self._offers, self._plugins
             )
             self.app = self._stack()
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
-            projector = asyncio.create_task(journal.run_projector(db))
-            stack.push_async_callback(_end, projector)
+            for watching in (journal.run_projector(db), callers.watch()):
+                stack.push_async_callback(_end, asyncio.create_task(watching))
             self.worker = Worker(db, self._handlers(), self._pools())
             await self.worker.start()
             if self._works:
@@ -132,7 +140,7 @@ class Outrider:
             ],
             exception_handlers={404: _not_found, 405: _not_found},
         )
-        return Access(inner, self.settings, house.credentials, self._now)
+        return Access(inner, self.settings, house.callers)
 
     def _handlers(self) -> dict[str, Handler]:
         house, settings = self.house, self.settings
@@ -252,6 +260,15 @@ def limits_of(settings: Settings) -> Limits:
         max_depth=settings.max_depth,
         batch_join_timeout=int(settings.batch_join_timeout_s * SECOND),
     )
+
+
+async def require_token(settings: Settings, db: Database) -> None:
+    """Raises `BadSetting` where others could reach us and nobody has a token to be known by."""
+    if not is_loopback(settings.host) and not await db.read(tokens.hold):
+        raise BadSetting(
+            f"host (OUTRIDER_HOST): {settings.host} can be reached from elsewhere, and there is no access token; "
+            "make one first with: outrider token create --user NAME"
+        )
 
 
 def saying(deltas: Deltas) -> Callable[[Turn, str], None]:

@@ -1,7 +1,7 @@
 """The command `outrider`: its options, its exit codes, and who does what it asks.
 
 0 is done, 1 is that the thing asked for failed or was not found, 2 is bad usage; what went wrong is one line on stderr.
-Every command but `serve` and `worker` asks a running server, and the server decides.
+Every command but `serve`, `worker`, `seal` and `token` asks a running server, and the server decides.
 """
 
 import sys
@@ -22,6 +22,7 @@ from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
 from web.cli_prompt import converse
+from web.cli_tokens import token_app
 from web.cli_views import (
     ENDED,
     clean,
@@ -48,6 +49,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 session_app = typer.Typer(no_args_is_help=True)
 seal_app = typer.Typer(no_args_is_help=True)
 app.add_typer(seal_app, name="seal", help="The keys that seal what the registry keeps.")
+app.add_typer(token_app, name="token", help="Access tokens, by which users are known.")
 app.add_typer(session_app, name="session", help="Sessions of the server.")
 
 

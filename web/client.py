@@ -167,7 +167,8 @@ class Client:
         code, message = _error(response)
         if not message:
             return Refused(f"{self.url} answered {response.status_code}, and not like Outrider.", response.status_code)
-        hint = " (OUTRIDER_TOKEN is the token that is sent)" if response.status_code == 401 else ""
+        sent = "is the token that was sent" if "Authorization" in self._http.headers else "is not set"
+        hint = f" (OUTRIDER_TOKEN {sent})" if response.status_code == 401 else ""
         return Refused(f"{message}{hint}", response.status_code, code)
 
 

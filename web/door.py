@@ -15,8 +15,10 @@ from starlette.responses import JSONResponse, Response
 from background.errors import Fault, StorageUnavailable
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
 from web.a2a_errors import A2AError
-from web.access import Caller, audit, caller_of, is_reserved, is_session_id
+from web.access import caller_of
 from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
+from web.caller import Caller
+from web.claims import audit, is_reserved, is_session_id
 from web.house import House
 from web.paging import bad
 

@@ -17,8 +17,9 @@ from background.database import Database
 from knowledge.store import Store
 from web import addresses
 from web.a2a_errors import A2AError
-from web.access import Credentials
 from web.addresses import Allowed, Resolve
+from web.callers import Callers
+from web.credentials import Credentials
 from web.settings import Settings
 
 STOPPING = "This server is stopping; send it again to the next one."
@@ -74,6 +75,7 @@ class House:
     knowledge: Store
     registry: Registry
     credentials: Credentials
+    callers: Callers
     offers: Mapping[str, Offer]
     plugins: Plugins
     deltas: Deltas = field(default_factory=Deltas)

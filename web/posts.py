@@ -20,7 +20,8 @@ from background.jobs import Job
 from background.queue import Run
 from background.sessions import Session
 from background.worker import backoff
-from web.access import CREDENTIAL_HEADER, Credentials, Origin
+from web.caller import Origin
+from web.credentials import CREDENTIAL_HEADER, Credentials
 
 log = logging.getLogger("outrider.posts")
 

@@ -19,12 +19,7 @@ SEAL_KEY_BYTES = 32
 
 def is_loopback(name: str) -> bool:
     """Whether `name` (a host without port, IPv6 without brackets) can only mean this machine."""
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return name.lower() == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)
 
 
 def no_bool(value: object) -> object:
@@ -59,9 +54,18 @@ def named(value: str) -> str:
     return value
 
 
-def loopback_host(value: str) -> str:
-    if not is_loopback(value):
-        raise ValueError("not loopback")
+def is_address(name: str) -> bool:
+    """Whether `name` (IPv6 without brackets) is an address, and no name that stands for one."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def listening_host(value: str) -> str:
+    if value != "localhost" and not is_address(value):
+        raise ValueError("not an address")
     return value
 
 

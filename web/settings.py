@@ -41,7 +41,7 @@ from web.setting_values import (
     as_text,
     database_file,
     http_address,
-    loopback_host,
+    listening_host,
     offered,
     opened,
     sealing_keys,
@@ -88,8 +88,8 @@ class Settings(BaseModel):
         description="The data folder, made with mode 0700. Set by `--data` or the environment only.",
         json_schema_extra={"allowed": "a folder that can be made and written", "shown": DEFAULT_DATA},
     )
-    host: Annotated[str, AfterValidator(loopback_host)] = _told(
-        "127.0.0.1", "a loopback address; any other waits until access tokens exist", "The address to listen on."
+    host: Annotated[str, AfterValidator(listening_host)] = _told(
+        "127.0.0.1", "an IP address, or `localhost`", "The address to listen on. Any but loopback needs an access token to start with."
     )
     port: Count = _bounded(8420, 1, 65535, "The port to listen on.")
     model: Name = _told(

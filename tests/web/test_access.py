@@ -11,18 +11,14 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from background.database import Database
 from tests.support.clock import START, Clock
 from web.a2a_errors import A2AError
-from web.access import (
-    CREDENTIAL_HEADER,
-    Access,
-    Caller,
-    Credentials,
-    caller_of,
-    check_claims,
-    is_reserved,
-    is_session_id,
-)
+from web.access import Access, caller_of
+from web.caller import Caller
+from web.callers import Callers
+from web.claims import check_claims, is_reserved, is_session_id
+from web.credentials import CREDENTIAL_HEADER, Credentials
 from web.settings import Settings
 
 HERE = "127.0.0.1:8420"
@@ -40,6 +36,11 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+def guarded(settings: Settings, credentials: Credentials, clock: Clock) -> Access:
+    """The app behind its door, where nobody has a token, so that no registry need be opened."""
+    return Access(app, settings, Callers(Database(settings.database_path, clock), credentials, settings))
+
+
 @pytest.fixture
 def credentials() -> Credentials:
     return Credentials()
@@ -52,7 +53,7 @@ def ask(
     """One request: `ask("/a2a", host=..., public_url=..., headers={...})`."""
 
     def ask(path: str = "/api/background", *, host: str = HERE, headers: Any = (), **settings: Any) -> httpx.Response:
-        access = Access(app, Settings(data=tmp_path, **settings), credentials, clock)
+        access = guarded(Settings(data=tmp_path, **settings), credentials, clock)
         sent = [("Host", host), *(headers.items() if isinstance(headers, dict) else headers)]
 
         async def story() -> httpx.Response:
@@ -76,7 +77,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
     "host", ["127.0.0.1", HERE, "127.0.0.1:1", "127.9.9.9", "localhost", "LOCALHOST:8420", "[::1]", "[::1]:8420"]
 )
 def test_this_machine_is_local_by_any_of_its_names(ask: Ask, host: str) -> None:
-    assert ask(host=host).json() == {"owner": "local", "origin": "user", "session": None, "trigger": None}
+    assert ask(host=host).json() == Caller("local")._asdict()
 
 
 BAD_HOSTS = [
@@ -117,7 +118,7 @@ def test_a_request_without_host_or_with_two_is_refused(
 ) -> None:
     assert ask(headers=[("Host", HERE)]).status_code == 403
     assert ask(headers=[("Host", "evil.example")]).status_code == 403
-    access = Access(app, Settings(data=tmp_path), credentials, Clock())
+    access = guarded(Settings(data=tmp_path), credentials, Clock())
     assert sent_by(run, access, "http")[0]["status"] == 403
 
 
@@ -163,7 +164,7 @@ def test_a_refusal_has_the_form_of_the_door_it_is_made_at(ask: Ask) -> None:
     assert ask("/a2a", host="evil.example", rpc_error_status="200").status_code == 200
 
 
-# --- requests that need a token, of which there are none yet -----------------------------------------------------------
+# --- requests that need a token, where nobody has one -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_F174_no_byte_of_a_credential_can_be_changed(credentials: Credentials) -
 
 
 def test_a_websocket_is_no_way_around(run: Callable[..., Any], tmp_path: Path, credentials: Credentials) -> None:
-    access = Access(app, Settings(data=tmp_path), credentials, Clock())
+    access = guarded(Settings(data=tmp_path), credentials, Clock())
     assert sent_by(run, access, "websocket") == [{"type": "websocket.close", "code": 1008}]
 
 

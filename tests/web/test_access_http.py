@@ -118,7 +118,7 @@ def test_what_a_proxy_forwards_is_not_this_machine_speaking(api: Server, header:
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that is known by a public address, to a version that has no tokens yet."""
+    """A server that is known by a public address, and has no tokens yet."""
     server = Server(tmp_path_factory.mktemp("public") / "data", env={"OUTRIDER_PUBLIC_URL": "https://outrider.example"})
     with server:
         yield server
@@ -152,7 +152,7 @@ def test_a_head_that_can_be_read_in_two_ways_is_refused(api: Server, head: str) 
     assert "sessions" not in answer
 
 
-def test_f175_nothing_but_this_machine_can_be_listened_on_yet(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_f175_without_a_token_nothing_but_this_machine_is_listened_on(tmp_path_factory: pytest.TempPathFactory) -> None:
     server = Server(tmp_path_factory.mktemp("open") / "data", env={"OUTRIDER_HOST": "0.0.0.0"})
-    with pytest.raises(AssertionError, match="OUTRIDER_HOST"), server:
+    with pytest.raises(AssertionError, match=r"OUTRIDER_HOST.*outrider token create --user NAME"), server:
         pass

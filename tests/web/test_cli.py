@@ -471,7 +471,8 @@ def test_without_a_server_one_line_says_where_it_was_sought_and_how_to_start_it(
         ("jobs", "--url", "ftp://127.0.0.1"),
         ("jobs", "--nosuch"),
         ("ingest",),
-        ("token", "list"),
+        ("token", "create"),
+        ("token", "create", "--user", "al ice"),
         ("chat", "--incognito", "hi"),
     ],
     ids=" ".join,
@@ -502,7 +503,7 @@ def test_a_bad_address_in_the_environment_is_bad_usage(
         (
             error(401, "X", "A token is needed."),
             1,
-            "outrider: A token is needed. (OUTRIDER_TOKEN is the token that is sent)",
+            "outrider: A token is needed. (OUTRIDER_TOKEN is not set)",
         ),
         (Response("broken", status_code=500), 1, "outrider: URL answered 500, and not like Outrider."),
         (HTMLResponse("<p>hello</p>"), 1, "outrider: What answers at URL is not Outrider."),

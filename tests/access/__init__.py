@@ -1,0 +1,1 @@
+"""Who may ask, as whom, and for what: tokens, logins, shares."""

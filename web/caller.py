@@ -1,0 +1,23 @@
+"""Who asks: a value that every binding hands to what it serves. It is found by `web/callers.py`, and nowhere made up."""
+
+from typing import Literal, NamedTuple, get_args
+
+LOCAL = "local"  # whoever is on this machine, while no token exists
+
+Origin = Literal["user", "background", "background-resume"]
+RESERVED_ORIGINS = frozenset(get_args(Origin)) - {"user"}
+
+
+class Caller(NamedTuple):
+    """Whose request this is, and for whom it acts.
+
+    `origin` is `user`, or for our own posts `background` (a job's dispatch) or `background-resume` (a nudge); those
+    are bound to the one `session` they post into and carry the job's or batch's id as `trigger`. `token` is the id of
+    the access token that a user has shown.
+    """
+
+    owner: str
+    origin: Origin = "user"
+    session: str | None = None
+    trigger: str | None = None
+    token: str | None = None

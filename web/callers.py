@@ -1,0 +1,121 @@
+"""Who is asking: the caller behind a request's headers, on whichever binding it came, or the refusal.
+
+It knows what callers may show: a credential of our own posts, or an access token; on this machine nothing, until a
+token exists. It looks up no session and no task, and what it refuses it does not explain.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from background import tokens
+from background.database import Database
+from background.errors import StorageUnavailable
+from web.a2a_errors import A2AError
+from web.caller import LOCAL, Caller
+from web.credentials import Credentials
+from web.setting_values import is_loopback
+from web.settings import Settings
+
+audit = logging.getLogger("outrider.audit")
+
+HERE = Caller(LOCAL)
+LOOK_S = 1.0  # the safety net under the bell
+HOST, ORIGIN = b"host", b"origin"
+CREDENTIAL, AUTHORIZATION = b"x-outrider-credential", b"authorization"
+READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION})
+TWICE = b""  # what can be read in two ways is good for nothing
+NEEDED = (
+    "An access token is needed: Authorization: Bearer TOKEN. "
+    "The operator makes one with: outrider token create --user NAME"
+)
+NOT_HELD = "The access token does not hold: it was altered or revoked, or is another server's"
+
+
+class Asked(NamedTuple):
+    """What a request's headers say of its caller: each header of `READ` that was sent, and whether a proxy sent it on."""
+
+    shown: dict[bytes, bytes]
+    forwarded: bool
+
+    @classmethod
+    def by(cls, headers: Iterable[tuple[bytes, bytes]]) -> "Asked":
+        """Of headers with names in lower case."""
+        shown: dict[bytes, bytes] = {}
+        forwarded = False
+        for name, value in headers:
+            if name in READ:
+                shown[name] = TWICE if name in shown else value
+            elif name == b"forwarded" or name.startswith(b"x-forwarded-"):
+                forwarded = True
+        return cls(shown, forwarded)
+
+    @property
+    def bearer(self) -> str | None:
+        """The token that is shown; None where none is."""
+        value = self.shown.get(AUTHORIZATION)
+        if value is None:
+            return None
+        scheme, _, text = value.decode("latin-1").partition(" ")
+        return text.strip() if scheme.lower() == "bearer" or not value else None
+
+
+class Callers:
+    """Finds callers. `required` says that without a token nobody is let in; it is never taken back.
+
+    A token that is shown is looked up each time, so that a revoked one ends with the commit that revokes it. That the
+    first token was made in another process is heard within a moment, a second at most.
+    """
+
+    def __init__(self, db: Database, credentials: Credentials, settings: Settings) -> None:
+        self._db = db
+        self._credentials = credentials
+        names = (settings.host, urlsplit(settings.address).hostname or "")
+        self.required = not all(map(is_loopback, names))
+
+    async def of(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+        """The caller behind these headers (names in lower case). Raises A2AError `UNAUTHENTICATED`."""
+        return await self.behind(Asked.by(headers))
+
+    async def behind(self, asked: Asked) -> Caller:
+        """The same, of headers that were read already."""
+        credential = asked.shown.get(CREDENTIAL)
+        if credential is not None:
+            return self._posted(credential)
+        bearer = asked.bearer
+        if bearer is not None:
+            return await self._holder(bearer)
+        if self.required or asked.forwarded:
+            raise A2AError("UNAUTHENTICATED", NEEDED)
+        return HERE
+
+    def _posted(self, credential: bytes) -> Caller:
+        caller = self._credentials.check(credential, self._db.now())
+        if caller is None:
+            audit.warning("refused a credential that does not hold")
+            raise A2AError("UNAUTHENTICATED")
+        return caller
+
+    async def _holder(self, bearer: str) -> Caller:
+        token = await self._db.read(tokens.shown, bearer)
+        if token is None:
+            audit.warning("refused an access token that does not hold")
+            raise A2AError("UNAUTHENTICATED", NOT_HELD)
+        if tokens.is_stale(token, self._db.now()):
+            with suppress(StorageUnavailable):  # a full disk keeps nobody from reading
+                await self._db.write(tokens.used, token.id)
+        return Caller(token.owner, token=token.id)
+
+    async def look(self) -> None:
+        """Whether tokens are needed by now."""
+        self.required = self.required or await self._db.read(tokens.exist)
+
+    async def watch(self) -> None:
+        """Hear of the first token, whichever process makes it."""
+        with self._db.bell.listen("tokens") as ear:
+            while not self.required:
+                await ear.wait(LOOK_S)
+                with suppress(StorageUnavailable):  # found at the next look
+                    await self.look()
