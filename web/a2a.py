@@ -1,6 +1,7 @@
-"""The JSON-RPC binding of A2A 1.0, on `POST /a2a`, and the agent card.
+"""The JSON-RPC binding of A2A 1.0 and 0.3, on `POST /a2a`, and the agent card.
 
-It reads envelopes and writes them, and decides nothing: the methods are in `a2a_methods.py`. A2A 1.0, section 9.
+It reads envelopes and writes them, and decides nothing: the methods are in `a2a_methods.py`, those of 0.3 in
+`a2a_03_methods.py`. A2A 1.0, section 9; the envelope of 0.3 is the same.
 """
 
 import json
@@ -12,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from web import a2a_card, a2a_requests
+from web import a2a_03_methods, a2a_card, a2a_requests
 from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions
 from web.a2a_errors import A2AError, RpcId, headers, http_status, to_jsonrpc
 from web.a2a_faults import as_error
@@ -26,13 +27,10 @@ Json = dict[str, Any]
 
 def routes(house: House, version: str) -> list[BaseRoute]:
     edge = Edge(house)
-    card = json.dumps(a2a_card.card(house.settings, version), ensure_ascii=False).encode()
-    sent = a2a_card.cache_headers(card)
+    cards = {tokens: _Card(a2a_card.card(house.settings, version, tokens=tokens)) for tokens in (False, True)}
 
     async def agent_card(request: Request) -> Response:
-        if a2a_card.not_modified(request.headers.get("if-none-match"), sent["etag"]):
-            return Response(status_code=304, headers=sent)
-        return Response(card, media_type="application/json", headers=sent)
+        return cards[house.callers.required].answer(request.headers.get("if-none-match"))
 
     # Some clients put a slash behind whatever address a card gives, and follow no redirect.
     addresses = (a2a_card.RPC_PATH, f"{a2a_card.RPC_PATH}/")
@@ -42,12 +40,27 @@ def routes(house: House, version: str) -> list[BaseRoute]:
     ]
 
 
+class _Card:
+    """A card, written once."""
+
+    def __init__(self, card: Json) -> None:
+        self._body = json.dumps(card, ensure_ascii=False).encode()
+        self._headers = a2a_card.cache_headers(self._body)
+
+    def answer(self, if_none_match: str | None) -> Response:
+        """304 where its client has it."""
+        if a2a_card.not_modified(if_none_match, self._headers["etag"]):
+            return Response(status_code=304, headers=self._headers)
+        return Response(self._body, media_type="application/json", headers=self._headers)
+
+
 class Edge:
     """An ASGI application, since each layer above takes its share of every message."""
 
     def __init__(self, house: House) -> None:
         self._settings = house.settings
-        self._methods = Methods(house).served
+        served = Methods(house).served
+        self._methods = served | a2a_03_methods.twins(served)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(scope, receive)

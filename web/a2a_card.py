@@ -1,7 +1,8 @@
 """The agent card: what this server promises to A2A clients, and how it may be cached.
 
-It promises only what is served: the enabled profiles as skills, the bindings that answer, no credential that is not
-enforced. What clients may send is checked against INPUT_MODES by `web/a2a_requests.py`.
+It promises only what is served: the enabled profiles as skills, the bindings that answer, the credential that is
+enforced. It is one document for both versions of the protocol. What clients may send is checked against INPUT_MODES by
+`web/a2a_requests.py`.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from web.settings import Settings
 PATH = "/.well-known/agent-card.json"
 RPC_PATH, REST_PATH = "/a2a", "/a2a/rest"
 BINDINGS = {"JSONRPC": RPC_PATH, "HTTP+JSON": REST_PATH}  # in the order in which we would be spoken to
-PROTOCOL_VERSION = "1.0"
+PROTOCOL_VERSION, FORMER_VERSION = "1.0", "0.3"
 INPUT_MODES = ("text/plain", "text/markdown", "application/json")
 OUTPUT_MODES = ("text/plain", "text/markdown", "application/json")
 CACHE_CONTROL = "public, max-age=300"
@@ -27,6 +28,15 @@ KNOWN: dict[str, dict[str, Any]] = {
         "examples": ["Look into these three libraries in the background and brief me when all are done."],
     },
     "echo": {"tags": ["echo", "test"], "examples": ["Hello"]},
+}
+
+# What lets a client in, as each version spells it: they share a name, and each leaves alone what it does not know.
+GUARDED: dict[str, Any] = {
+    "securitySchemes": {
+        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}, "type": "http", "scheme": "Bearer"},
+    },
+    "securityRequirements": [{"schemes": {"token": {"list": []}}}],
+    "security": [{"token": []}],
 }
 
 
@@ -48,11 +58,12 @@ def skill(profile: Profile) -> dict[str, Any]:
     return made
 
 
-def card(settings: Settings, version: str) -> dict[str, Any]:
-    """The card as JSON; `version` is Outrider's own."""
+def card(settings: Settings, version: str, *, tokens: bool = False) -> dict[str, Any]:
+    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one."""
+    served = [(binding, path, PROTOCOL_VERSION) for binding, path in BINDINGS.items()]
     interfaces = [
-        {"url": settings.address + path, "protocolBinding": binding, "protocolVersion": PROTOCOL_VERSION}
-        for binding, path in BINDINGS.items()
+        {"url": settings.address + path, "protocolBinding": binding, "protocolVersion": protocol}
+        for binding, path, protocol in [*served, ("JSONRPC", RPC_PATH, FORMER_VERSION)]
     ]
     return {
         "name": "Outrider",
@@ -63,6 +74,19 @@ def card(settings: Settings, version: str) -> dict[str, Any]:
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
         "skills": [skill(profile) for profile in settings.offered_profiles],
+        **_of_former(settings.address + RPC_PATH),
+        **(GUARDED if tokens else {}),
+    }
+
+
+def _of_former(url: str) -> dict[str, Any]:
+    """Where a client of 0.3 looks for what stands in `supportedInterfaces` and `capabilities`."""
+    return {
+        "protocolVersion": FORMER_VERSION,
+        "url": url,
+        "preferredTransport": "JSONRPC",
+        "additionalInterfaces": [{"url": url, "transport": "JSONRPC"}],
+        "supportsAuthenticatedExtendedCard": False,
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from web import a2a_fields as fields
 from web import a2a_message, a2a_webhook
+from web.a2a_03 import TWINS
 from web.a2a_errors import A2AError, RpcId, invalid
 from web.a2a_fields import NESTING, Limits
 from web.a2a_webhook import Config
@@ -18,7 +19,7 @@ from web.bodies import LongNumber, NotJson, TooDeep, decode
 
 # Around the data of a part stand the params, message, parts and the part, and over JSON-RPC the envelope.
 BODY_NESTING = NESTING + 4
-VERSION = re.compile(r"1\.0(\.[0-9]+)?")
+VERSIONS = {"1.0": re.compile(r"1\.0(\.[0-9]+)?"), "0.3": re.compile(r"0\.3(\.[0-9]+)?")}
 
 SERVED = frozenset(
     {
@@ -38,22 +39,7 @@ SERVED = frozenset(
 REFUSED = {
     "GetExtendedAgentCard": "UNSUPPORTED_OPERATION",
 }
-# Version 0.3 spoke of the same things in these words; knowing them makes the answer "another version", not "unknown".
-METHODS_OF_0_3 = frozenset(
-    {
-        "message/send",
-        "message/stream",
-        "tasks/get",
-        "tasks/list",
-        "tasks/cancel",
-        "tasks/resubscribe",
-        "tasks/pushNotificationConfig/set",
-        "tasks/pushNotificationConfig/get",
-        "tasks/pushNotificationConfig/list",
-        "tasks/pushNotificationConfig/delete",
-        "agent/getAuthenticatedExtendedCard",
-    }
-)
+METHODS = {"1.0": SERVED | REFUSED.keys(), "0.3": TWINS.keys()}
 
 
 class Envelope(NamedTuple):
@@ -134,24 +120,24 @@ def _decoded(body: bytes, nesting: int, whole: str) -> Any:
 
 
 def negotiate(header: str | None, query: str | None, method: str) -> str:
-    """The protocol version to speak, `1.0`; `header` (which wins) and `query` are A2A-Version, None where absent.
+    """The protocol version to speak, `1.0` or `0.3`; `header` (which wins) and `query` are A2A-Version, None where absent.
 
-    A2AError -32601 for a method of no version, -32009 for a version that is not served (none at all means 0.3),
-    -32003 or -32004 for a method that the card does not offer.
+    No two versions have a method of the same name. A2AError -32601 for a method of no version, and for one of 0.3
+    asked for in 1.0; -32009 for a version that is not the method's (none at all means 0.3); -32003 or -32004 for a
+    method that the card does not offer.
     """
-    version = (header if header is not None else query) or "0.3"
-    current = VERSION.fullmatch(version) is not None
-    if method not in SERVED and method not in REFUSED and (current or method not in METHODS_OF_0_3):
+    asked = (header if header is not None else query) or "0.3"
+    version = next((version for version, pattern in VERSIONS.items() if pattern.fullmatch(asked)), None)
+    own = next((version for version, methods in METHODS.items() if method in methods), None)
+    if own is None or (own == "0.3" and version == "1.0"):
         raise A2AError("METHOD_NOT_FOUND")
-    if not current:
-        raise A2AError(
-            "VERSION_NOT_SUPPORTED",
-            "Protocol version not supported: this server speaks 1.0; send the header A2A-Version: 1.0",
-            metadata={"supported": "1.0"},
-        )
-    if method in REFUSED:
-        raise A2AError(REFUSED[method])
-    return "1.0"
+    if version != own:
+        said = f"Protocol version not supported: {method} is a method of {own}; send the header A2A-Version: {own}"
+        raise A2AError("VERSION_NOT_SUPPORTED", said, metadata={"supported": own})
+    meant = TWINS[method].method if method in TWINS else method
+    if meant in REFUSED:
+        raise A2AError(REFUSED[meant])
+    return own
 
 
 def send_params(params: Any, limits: Limits) -> SendRequest:

@@ -69,10 +69,11 @@ def test_a80_every_other_version_is_refused_as_such(shared: Server, version: str
     assert wire.told(answer) == (200, -32009, "VERSION_NOT_SUPPORTED")
 
 
-def test_a80_no_version_at_all_means_one_that_is_not_served(shared: Server) -> None:
-    for method in ("GetTask", "tasks/get"):
-        answer = shared.http.post("/a2a", content=body(method=method))
-        assert wire.told(answer) == (200, -32009, "VERSION_NOT_SUPPORTED")
+def test_a80_no_version_at_all_means_0_3(shared: Server) -> None:
+    answer = shared.http.post("/a2a", content=body(method="GetTask"))
+    assert wire.told(answer) == (200, -32009, "VERSION_NOT_SUPPORTED")
+    answer = shared.http.post("/a2a", content=body(method="tasks/get"))
+    assert wire.told(answer) == (200, -32001, "TASK_NOT_FOUND")
 
 
 def test_a80_the_version_comes_by_header_in_any_case_or_by_query_and_the_header_wins(shared: Server) -> None:

@@ -62,12 +62,12 @@ def test_the_card_that_its_resolver_finds_is_one_that_it_can_speak_to(shared: Se
         async with httpx.AsyncClient(trust_env=False) as http:
             card = await A2ACardResolver(http, shared.url).get_agent_card()
         interfaces = {(face.protocol_binding, face.protocol_version, face.url) for face in card.supported_interfaces}
-        assert interfaces == {("JSONRPC", "1.0", f"{shared.url}/a2a"), ("HTTP+JSON", "1.0", f"{shared.url}/a2a/rest")}
+        rpc, rest = f"{shared.url}/a2a", f"{shared.url}/a2a/rest"
+        assert interfaces == {("JSONRPC", "1.0", rpc), ("HTTP+JSON", "1.0", rest), ("JSONRPC", "0.3", rpc)}
         assert {skill.id for skill in card.skills} == {"chat", "echo"}
         assert card.capabilities.streaming and card.capabilities.push_notifications
 
     run(story())
-    wire.strictly(shared.get("/.well-known/agent-card.json"), types.AgentCard())
 
 
 def test_a_blocking_send_answers_with_the_finished_task(shared: Server, talking: Talking, run: Run) -> None:

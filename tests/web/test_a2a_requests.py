@@ -8,6 +8,7 @@ import pytest
 from a2a.types.a2a_pb2 import Message
 from google.protobuf.json_format import ParseDict
 
+from web.a2a_03 import TWINS
 from web.a2a_errors import A2AError
 from web.a2a_fields import Limits
 from web.a2a_requests import (
@@ -144,10 +145,20 @@ def test_A80_the_header_comes_before_the_query() -> None:
     assert refused(negotiate, "", "1.0", "GetTask").kind.code == -32009
 
 
-@pytest.mark.parametrize("version", [None, "", "0.3", "0.5"])
-@pytest.mark.parametrize("method", ["message/send", "tasks/get", "tasks/pushNotificationConfig/set"])
-def test_a_method_of_0_3_is_another_version_here(version: str | None, method: str) -> None:
-    assert refused(negotiate, version, None, method).kind.code == -32009
+OF_0_3 = sorted(name for name, twin in TWINS.items() if twin.method in SERVED)
+
+
+@pytest.mark.parametrize("version", [None, "", "0.3", "0.3.0"])
+@pytest.mark.parametrize("method", OF_0_3)
+def test_A80_a_method_of_0_3_is_of_that_version_or_of_none(version: str | None, method: str) -> None:
+    assert negotiate(version, None, method) == negotiate(None, version, method) == "0.3"
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.4", "0.5", "0.30", "1.1", "2.0", "abc"])
+@pytest.mark.parametrize("method", OF_0_3)
+def test_A80_a_method_of_0_3_in_any_other_version_is_refused_with_its_own(version: str, method: str) -> None:
+    error = refused(negotiate, version, None, method)
+    assert (error.kind.code, error.metadata) == (-32009, {"supported": "0.3"})
 
 
 @pytest.mark.parametrize("version", [None, "", "0.3", "1.0", "9.9"])
@@ -156,13 +167,17 @@ def test_A76_a_method_of_no_version_is_unknown(version: str | None, method: str)
     assert refused(negotiate, version, None, method).kind.code == -32601
 
 
-def test_a_method_of_0_3_is_unknown_to_1_0() -> None:
-    assert refused(negotiate, "1.0", None, "message/send").kind.code == -32601
+@pytest.mark.parametrize("method", TWINS)
+def test_a_method_of_0_3_is_unknown_to_1_0(method: str) -> None:
+    assert refused(negotiate, "1.0", None, method).kind.code == -32601
 
 
 @pytest.mark.parametrize("method", REFUSED)
 def test_A94_what_the_card_does_not_offer_is_refused_as_such(method: str) -> None:
     assert refused(negotiate, "1.0", None, method).kind.code == -32004
+    for name, twin in TWINS.items():
+        if twin.method == method:
+            assert refused(negotiate, None, None, name).kind.code == -32004
 
 
 # --- sending --------------------------------------------------------------------------------------------------------
