@@ -4,6 +4,7 @@
 refusal says what is allowed and never repeats what was sent. None, and empty text, mean that a field is not set.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,20 @@ from web.bodies import canonical, path_deeper_than
 # The official types take no deeper data on every wire.
 NESTING = 32
 INT32_MAX = 2**31 - 1
+# The JSON of protocol buffers is written with names in camel case, and read with those of the .proto file too: a filter
+# that is left out for its spelling would be a list of everything.
+NAMES = (
+    *("contextId", "taskId", "messageId", "referenceTaskIds", "mediaType", "acceptedOutputModes", "returnImmediately"),
+    *(
+        "historyLength",
+        "taskPushNotificationConfig",
+        "pageSize",
+        "pageToken",
+        "statusTimestampAfter",
+        "includeArtifacts",
+    ),
+)
+PROTO_NAMES = {re.sub("([A-Z])", lambda found: f"_{found[1].lower()}", name): name for name in NAMES}
 
 
 @dataclass(frozen=True)
@@ -40,8 +55,23 @@ def kept(given: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     return {key: given[key] for key in fields if given.get(key) not in (None, "")}
 
 
+def by_json_names(given: dict[str, Any]) -> dict[str, Any]:
+    """An object of the protocol, its fields by their names in JSON, however they were spelled."""
+    if PROTO_NAMES.keys().isdisjoint(given):
+        return given
+    for name, in_json in PROTO_NAMES.items():
+        if name in given and in_json in given:
+            raise invalid(in_json, "must be given once")
+    return {PROTO_NAMES.get(name, name): value for name, value in given.items()}
+
+
 def object_at(given: dict[str, Any], key: str, at: str) -> dict[str, Any] | None:
-    """An object, None where it is not set."""
+    """An object of the protocol, None where it is not set."""
+    value = _object_at(given, key, at)
+    return by_json_names(value) if value else value
+
+
+def _object_at(given: dict[str, Any], key: str, at: str) -> dict[str, Any] | None:
     value = given.get(key)
     if value is not None and not isinstance(value, dict):
         raise invalid(at + key, "must be an object")
@@ -61,13 +91,13 @@ def string(given: dict[str, Any], key: str, at: str, most: int) -> str | None:
 
 
 def params(sent: Any) -> dict[str, Any]:
-    """The params of a method, as an object."""
+    """The params of a method, as an object of the protocol."""
     if not isinstance(sent, dict):
         raise invalid("params", "must be an object")
     # An interface of ours never asks for a tenant, and nobody's scope is anything but their own.
     if sent.get("tenant") not in (None, ""):
         raise invalid("tenant", "must be empty: this server has no tenants")
-    return sent
+    return by_json_names(sent)
 
 
 def strings(given: dict[str, Any], key: str, at: str, limits: Limits) -> None:
@@ -120,7 +150,7 @@ def natural(given: dict[str, Any], key: str, at: str) -> int | None:
 
 def metadata_of(given: dict[str, Any], at: str, limits: Limits) -> dict[str, Any] | None:
     """The object's `metadata`, bounded in depth and length."""
-    value = object_at(given, "metadata", at)
+    value = _object_at(given, "metadata", at)
     if not value:
         return value
     if path_deeper_than(NESTING, value) is not None:

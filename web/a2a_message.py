@@ -145,6 +145,7 @@ def _parts(parts: Any, limits: Limits) -> list[dict[str, Any]]:
 def _part(part: Any, at: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(part, dict):
         raise invalid(at, "must be an object")
+    part = fields.by_json_names(part)
     # A null is a value of `data` and no value of any other field.
     present = [key for key in CONTENT if key in part and (key == "data" or part[key] is not None)]
     if len(present) != 1:

@@ -18,6 +18,7 @@ from web import a2a_card, a2a_requests
 from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions
 from web.a2a_errors import A2AError, headers, invalid, to_rest
 from web.a2a_faults import as_error
+from web.a2a_fields import PROTO_NAMES
 from web.a2a_methods import Methods
 from web.a2a_stream import Stream, Telling
 from web.access import caller_of
@@ -114,7 +115,8 @@ def _road(verb: str, path: str) -> tuple[Road, Json]:
 def _query(query: bytes) -> Json:
     """The fields in a query, numbers and flags as what they are; what is none stays text, and its field refuses it."""
     given: Json = {}
-    for name, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+    for spelled, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        name = PROTO_NAMES.get(spelled, spelled)
         if name in given:
             raise invalid(name, "must be given once")
         given[name] = text

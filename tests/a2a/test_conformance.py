@@ -53,6 +53,22 @@ def test_null_is_how_a_field_may_be_left_unset(shared: Server, binding: Binding)
     assert binding.ask(shared, "SendMessage", sent).task["status"]["state"] == COMPLETED
 
 
+def test_names_of_the_proto_file_are_read_as_those_of_json(shared: Server, binding: Binding) -> None:
+    """ProtoJSON, which section 5.5 follows: a filter that is left out for its spelling would be a list of everything."""
+    context = wire.fresh("spelled")
+    said = {"message_id": wire.fresh("m"), "context_id": context, "role": "ROLE_USER", "metadata": {"skill": "echo"}}
+    parts = [{"text": "x", "media_type": "text/plain", "metadata": {"task_id": "a client's own"}}]
+    sent = {"message": {**said, "parts": parts}, "configuration": {"history_length": 1}}
+    task = binding.ask(shared, "SendMessage", sent).task
+    assert task["contextId"] == context
+    assert task["history"][0]["parts"] == [{"text": "x", "mediaType": "text/plain", "metadata": parts[0]["metadata"]}]
+    asked = {"context_id": context, "page_size": 1, "history_length": 0, "include_artifacts": True}
+    listed = binding.ask(shared, "ListTasks", asked).result
+    assert listed["pageSize"] == 1 and "history" not in listed["tasks"][0] and listed["tasks"][0]["artifacts"]
+    twice = binding.ask(shared, "ListTasks", {"context_id": context, "contextId": context})
+    assert (twice.reason, twice.message) == ("INVALID_PARAMS", "contextId: must be given once")
+
+
 def test_every_answer_has_names_in_camel_case_states_by_name_and_times_in_utc(shared: Server, binding: Binding) -> None:
     """Sections 5.5 and 5.6.1."""
     with binding.stream(shared, "SendStreamingMessage", {"message": message("names")}) as told:
