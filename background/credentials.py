@@ -33,6 +33,7 @@ _FORMS = re.compile(
     r"|(?:github_pat_|glpat-|nvapi-|pypi-AgE|ya29\.)[\w-]{16,}+"
     r"|xox[abeprs]-[\w-]{8,}+"
     r"|SG\.[\w-]{16,}+\.[\w-]{16,}+"
+    r"|(?:tok|shr)-[0-9a-f]{12}\.[\w-]{16,}+"
     r"|(?:AKIA|ASIA)[A-Z0-9]{12,}+"
     r"|\d{8,10}:AA[\w-]{33}"
     r")"

@@ -75,6 +75,12 @@ def shown(tx: Tx, text: str) -> Token | None:
     return Token.of(row) if row and right and row["revoked_at"] is None else None
 
 
+def standing(tx: Tx, token_id: str) -> Token | None:
+    """The token of this id, for those to whom it was shown before; None once it is revoked."""
+    row = tx.one("select * from tokens where id = :id and revoked_at is null", id=token_id)
+    return Token.of(row) if row else None
+
+
 def exist(tx: Tx) -> bool:
     """Whether a token was ever made."""
     return tx.one("select 1 from tokens limit 1") is not None

@@ -7,6 +7,7 @@ here is not ours. Who asks is found by `web/callers.py`. What is refused here ha
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from starlette.datastructures import QueryParams
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -17,9 +18,15 @@ from web.callers import HOST, ORIGIN, Asked, Callers
 from web.setting_values import is_address, is_loopback
 from web.settings import Settings
 
-# What anybody may read who reaches the address: nothing of any owner's is in it, and a proxy's health check or a
-# client that looks for the card has no token yet.
-OPEN = frozenset({"/.well-known/agent-card.json", "/healthz", "/readyz"})
+LOGIN_PATH, EVENTS_PATH, STATIC_PATH = "/api/login", "/api/events", "/static/"
+# What anybody may read who reaches the address: nothing of any owner's is in it, and a proxy's health check, a client
+# that looks for the card, or a page in which somebody is about to log in has no token yet.
+OPEN = frozenset({"/", "/.well-known/agent-card.json", "/healthz", "/readyz", LOGIN_PATH})
+
+
+def is_open(path: str) -> bool:
+    """Whether this address asks nobody who he is; its handler finds no caller."""
+    return path in OPEN or path.startswith(STATIC_PATH)
 
 
 def caller_of(scope: Scope) -> Caller:
@@ -45,23 +52,31 @@ class Access:
             return await send({"type": "websocket.close", "code": 1008})
         try:
             asked = Asked.by(scope["headers"])
-            self._check_origin(asked, scope["path"])
-            if scope["path"] not in OPEN:
-                scope["outrider.caller"] = await self._callers.behind(asked)
+            is_free = is_open(scope["path"])
+            self._check_origin(asked, is_free)
+            if not is_free:
+                scope["outrider.caller"] = await self._callers.behind(_with_ticket(asked, scope))
         except Exception as failure:  # noqa: BLE001 - a door: logged with an id, and only the id goes out
             return await _refusal(as_error(failure), scope, self._settings)(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _check_origin(self, asked: Asked, path: str) -> None:
+    def _check_origin(self, asked: Asked, is_free: bool) -> None:
         """Raises `PERMISSION_DENIED` for a page from elsewhere, and for another's name.
 
         Who shows a token may call us by any name: unlike a cookie it goes along only where somebody put it, so a page
         that was led here by a name of its own has none. What is checked next is whether it holds.
         """
         host = asked.shown.get(HOST, b"")
-        ours = _is_ours(host, self._public_name, self._elsewhere) or (asked.bearer is not None and path not in OPEN)
+        ours = _is_ours(host, self._public_name, self._elsewhere) or (asked.bearer is not None and not is_free)
         if not host or not ours or not _same(asked.shown.get(ORIGIN), host):
             raise A2AError("PERMISSION_DENIED", "Access denied: the request's Host or Origin is not this server's")
+
+
+def _with_ticket(asked: Asked, scope: Scope) -> Asked:
+    """An event stream may have its ticket in the address, and nothing else may."""
+    if scope["path"] != EVENTS_PATH:
+        return asked
+    return asked._replace(ticket=QueryParams(scope["query_string"]).get("ticket"))
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ class Caller(NamedTuple):
 
     `origin` is `user`, or for our own posts `background` (a job's dispatch) or `background-resume` (a nudge); those
     are bound to the one `session` they post into and carry the job's or batch's id as `trigger`. `token` is the id of
-    the access token that a user has shown.
+    the access token that a user has shown, or logged in with; then `until` is when the login is over (microseconds).
     """
 
     owner: str
@@ -21,3 +21,4 @@ class Caller(NamedTuple):
     session: str | None = None
     trigger: str | None = None
     token: str | None = None
+    until: int | None = None

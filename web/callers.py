@@ -1,37 +1,40 @@
 """Who is asking: the caller behind a request's headers, on whichever binding it came, or the refusal.
 
-It knows what callers may show: a credential of our own posts, or an access token; on this machine nothing, until a
-token exists. It looks up no session and no task, and what it refuses it does not explain.
+It knows what callers may show: a credential of our own posts, an access token, a browser's login, a ticket; on this
+machine nothing, until a token exists. It looks up no session and no task, and what it refuses it does not explain.
 """
 
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from background import tokens
-from background.database import Database
+from background.database import Database, Tx
 from background.errors import StorageUnavailable
+from background.tokens import Token
+from web import logins
 from web.a2a_errors import A2AError
 from web.caller import LOCAL, Caller
 from web.credentials import Credentials
 from web.setting_values import is_loopback
 from web.settings import Settings
 
+T = TypeVar("T")
 audit = logging.getLogger("outrider.audit")
 
 HERE = Caller(LOCAL)
 LOOK_S = 1.0  # the safety net under the bell
 HOST, ORIGIN = b"host", b"origin"
-CREDENTIAL, AUTHORIZATION = b"x-outrider-credential", b"authorization"
-READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION})
+CREDENTIAL, AUTHORIZATION, COOKIES = b"x-outrider-credential", b"authorization", b"cookie"
+READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION, COOKIES})
 TWICE = b""  # what can be read in two ways is good for nothing
 NEEDED = (
     "An access token is needed: Authorization: Bearer TOKEN. "
     "The operator makes one with: outrider token create --user NAME"
 )
-NOT_HELD = "The access token does not hold: it was altered or revoked, or is another server's"
+NOT_HELD = "The access token does not hold: it is over or revoked, was altered, or is another server's"
 
 
 class Asked(NamedTuple):
@@ -39,6 +42,7 @@ class Asked(NamedTuple):
 
     shown: dict[bytes, bytes]
     forwarded: bool
+    ticket: str | None = None
 
     @classmethod
     def by(cls, headers: Iterable[tuple[bytes, bytes]]) -> "Asked":
@@ -60,6 +64,15 @@ class Asked(NamedTuple):
             return None
         scheme, _, text = value.decode("latin-1").partition(" ")
         return text.strip() if scheme.lower() == "bearer" or not value else None
+
+    @property
+    def login(self) -> str | None:
+        """The cookie of a login. A browser sends it along by itself, so one that does not hold is as good as none."""
+        for pair in self.shown.get(COOKIES, b"").decode("latin-1").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == logins.COOKIE and value:
+                return value
+        return None
 
 
 class Callers:
@@ -87,9 +100,15 @@ class Callers:
         bearer = asked.bearer
         if bearer is not None:
             return await self._holder(bearer)
-        if self.required or asked.forwarded:
+        if asked.ticket is not None:
+            return _held(await self._db.read(logins.by_ticket, asked.ticket), "ticket")
+        if not self.required and not asked.forwarded:
+            return HERE
+        login = asked.login
+        caller = None if login is None else await self._db.read(logins.by_cookie, login)
+        if caller is None:
             raise A2AError("UNAUTHENTICATED", NEEDED)
-        return HERE
+        return caller
 
     def _posted(self, credential: bytes) -> Caller:
         caller = self._credentials.check(credential, self._db.now())
@@ -99,14 +118,15 @@ class Callers:
         return caller
 
     async def _holder(self, bearer: str) -> Caller:
-        token = await self._db.read(tokens.shown, bearer)
-        if token is None:
-            audit.warning("refused an access token that does not hold")
-            raise A2AError("UNAUTHENTICATED", NOT_HELD)
+        token = _held(await self._db.read(tokens.shown, bearer), "access token")
+        await self.note_use(token)
+        return Caller(token.owner, token=token.id)
+
+    async def note_use(self, token: Token) -> None:
+        """That the token was used now, as exactly as that is kept."""
         if tokens.is_stale(token, self._db.now()):
             with suppress(StorageUnavailable):  # a full disk keeps nobody from reading
                 await self._db.write(tokens.used, token.id)
-        return Caller(token.owner, token=token.id)
 
     async def look(self) -> None:
         """Whether tokens are needed by now."""
@@ -119,3 +139,18 @@ class Callers:
                 await ear.wait(LOOK_S)
                 with suppress(StorageUnavailable):  # found at the next look
                     await self.look()
+
+
+def _held(found: T | None, what: str) -> T:
+    """What was shown, if it holds."""
+    if found is None:
+        audit.warning("refused: the %s does not hold", what)
+        raise A2AError("UNAUTHENTICATED", NOT_HELD)
+    return found
+
+
+def require_standing(tx: Tx, caller: Caller) -> None:
+    """For what stays open longer than a request: raises `UNAUTHENTICATED` once what let its caller in does not hold any more."""
+    over = caller.until is not None and tx.now >= caller.until
+    if over or (caller.token is not None and tokens.standing(tx, caller.token) is None):
+        raise A2AError("UNAUTHENTICATED", NOT_HELD)

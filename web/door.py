@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from background.errors import Fault, StorageUnavailable
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
-from web.a2a_errors import A2AError
+from web.a2a_errors import A2AError, headers
 from web.access import caller_of
 from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
 from web.caller import Caller
@@ -48,9 +48,16 @@ class Call:
         self.db = house.db
         self.request = request
         self.query = request.query_params
-        self.caller: Caller = caller_of(request.scope)
-        self.owner = self.caller.owner
         self.id: str = request.path_params.get("id", "")
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks. KeyError at an address that is open to everybody."""
+        return caller_of(self.request.scope)
+
+    @property
+    def owner(self) -> str:
+        return self.caller.owner
 
     async def body(self, most: int = BODY_LIMIT) -> Json:
         """The JSON object that was sent, of at most so many bytes; an empty body is an empty one."""
@@ -99,8 +106,7 @@ def _of_fault(fault: Fault) -> Response:
 
 
 def _of_a2a(refused: A2AError) -> Response:
-    retry = RETRY_AFTER if refused.kind.http == 503 else None
-    return error(refused.kind.http, refused.reason, refused.message, refused.metadata, retry)
+    return error(refused.kind.http, refused.reason, refused.message, refused.metadata, headers(refused))
 
 
 def _of_store(failed: StoreFailed) -> Response:

@@ -15,6 +15,9 @@ from starlette.routing import BaseRoute, Route
 from background import events, sessions
 from background.database import Tx
 from background.events import Event
+from web.a2a_errors import A2AError
+from web.caller import Caller
+from web.callers import require_standing
 from web.door import Call, door
 from web.house import Delta, House
 from web.paging import bad
@@ -38,7 +41,7 @@ async def stream(call: Call) -> Response:
     if call.request.method == "HEAD":  # whoever asks so reads no body, and would wait for the end of one that has none
         return Response(media_type="text/event-stream", headers=HEADERS)
     return StreamingResponse(
-        _frames(call.house, call.owner, newest if reset else last, session, uid, reset),
+        _frames(call.house, call.caller, newest if reset else last, session, uid, reset),
         media_type="text/event-stream",
         headers=HEADERS,
     )
@@ -48,15 +51,20 @@ def _uid(tx: Tx, owner: str, session: str) -> str:
     return sessions.get(tx, owner, session).uid
 
 
+def _after(tx: Tx, caller: Caller, last: int, uid: str | None) -> list[Event]:
+    require_standing(tx, caller)
+    return events.after(tx, caller.owner, last, uid)
+
+
 async def _frames(
-    house: House, owner: str, last: int, session: str | None, uid: str | None, reset: bool
+    house: House, caller: Caller, last: int, session: str | None, uid: str | None, reset: bool
 ) -> AsyncIterator[str]:
     preview = Preview()
     loop = asyncio.get_running_loop()
-    with house.db.bell.listen("events") as ear:
+    with house.db.bell.listen("events", "tokens") as ear:
 
         def hear(of: str, data: Delta) -> None:
-            if of == owner and session in (None, data["session"]):
+            if of == caller.owner and session in (None, data["session"]):
                 preview.fresh.append(data)
                 ear.hear()
 
@@ -65,7 +73,10 @@ async def _frames(
             told = loop.time()
             while not house.stopping:
                 preview.ripen()
-                rows = await house.db.read(events.after, owner, last, uid)
+                try:
+                    rows = await house.db.read(_after, caller, last, uid)
+                except A2AError:  # its token was revoked, or its login is over; asked again, it is told so
+                    return
                 for row in rows:
                     last = row.id
                     for data in preview.before(row):

@@ -56,6 +56,7 @@ CREDENTIALS = [
     (f"{SLACK} glpat-abcdEFGH12345678", "*** ***"),
     ("AIzaSyD4dGhr81 and ghp_0123456789abcdef", "*** and ***"),
     ("AKIAIOSFODNN7EXAMPLE", "***"),
+    (f"tok-0123456789ab.{'aB3_-' * 8}xyz opens shr-0123456789ab.{'aB3_-' * 8}xyz", "*** opens ***"),
     ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "aws_secret_access_key = ***"),
     (f"token {JWT}", "token ***"),
     ("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln", "***"),

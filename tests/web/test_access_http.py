@@ -10,13 +10,12 @@ from tests.a2a.wire import nothing_stored
 from tests.support.server import Server
 from tests.web.shapes import ROUTES, told
 
-OPEN = ["/healthz", "/readyz", "/.well-known/agent-card.json"]
+OPEN = ["/healthz", "/readyz", "/.well-known/agent-card.json", "/", "/static/main.js"]
 EVERYWHERE = [
     *((method, path.format(id="x", task_id="t", task="t", webhook="w", event="1.0")) for method, path, _ in ROUTES),
     ("POST", "/a2a"),
-    ("GET", "/"),
     ("GET", "/metrics"),
-    ("GET", "/static/main.js"),
+    ("POST", "/api/events/ticket"),
     ("GET", "/nope"),
     *(("GET", path) for path in OPEN),
 ]

@@ -13,6 +13,11 @@ export class ApiError extends Error {
   }
 }
 
+let refused = () => {};
+
+/** `tell` is called whenever the server wants to know who asks. */
+export const whenRefused = (tell) => (refused = tell);
+
 export const UNREACHABLE = "The server cannot be reached.";
 
 /** What went wrong, in words: the server's own, or that there is no server. */
@@ -26,6 +31,7 @@ async function call(method, path, { body, signal } = {}) {
   if (date) ahead = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0;
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
+  if (response.status === 401) refused();
   throw new ApiError(response.status, answer.error);
 }
 
@@ -39,6 +45,10 @@ function query(path, parameters) {
 const session = (id) => `/api/sessions/${encodeURIComponent(id)}`;
 const job = (id) => `/api/background/${encodeURIComponent(id)}`;
 
+/** Who is logged in: `{user, required}`. */
+export const whoAmI = () => json("GET", "/api/login");
+export const logIn = (token) => json("POST", "/api/login", { body: { token } });
+export const logOut = () => call("DELETE", "/api/login");
 export const getSessions = (cursor) => json("GET", query("/api/sessions", { cursor }));
 export const newSession = () => json("POST", "/api/sessions", { body: {} });
 export const getMessages = (id, before) => json("GET", query(`${session(id)}/messages`, { html: 1, before }));

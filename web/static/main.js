@@ -6,6 +6,7 @@ import { startComposer } from "./composer.js";
 import { byId, setText } from "./dom.js";
 import { listen } from "./events.js";
 import { closePanel, startJobs, tellEnded } from "./jobs.js";
+import { enter } from "./login.js";
 import { follow, goTo, showSidebar, startSessions } from "./sessions.js";
 import { addView, changed, state } from "./state.js";
 import { loadSessions, reconcile } from "./sync.js";
@@ -28,6 +29,7 @@ function escape(event) {
   else if (state.panel) closePanel();
 }
 
+await enter();
 addView(startSessions());
 addView(startChat());
 addView(startComposer());
