@@ -83,7 +83,7 @@ class JsonRpc:
         error = wire.error(answer)
         reason = error["data"][0]["reason"]
         assert error["code"] == KINDS[reason].code and answer.status_code == self.status(reason)
-        return _refused(answer, reason, error["message"], error["data"])
+        return refused(answer, reason, error["message"], error["data"])
 
     @contextmanager
     def stream(self, server: Server, method: str, params: Json) -> Iterator[Iterator[Json]]:
@@ -141,10 +141,10 @@ def read(answer: httpx.Response) -> Answer:
     reason = error["details"][0]["reason"]
     if reason != "METHOD_NOT_FOUND":  # an address that is none has 404 or 405, whatever the table says of methods
         assert (error["code"], error["status"]) == (KINDS[reason].http, KINDS[reason].grpc)
-    return _refused(answer, reason, error["message"], error["details"])
+    return refused(answer, reason, error["message"], error["details"])
 
 
-def _refused(answer: httpx.Response, reason: str, message: str, details: list[Json]) -> Answer:
+def refused(answer: httpx.Response, reason: str, message: str, details: list[Json]) -> Answer:
     """F064, A78: typed details, an ErrorInfo first with values that are text; and nothing that names our insides."""
     assert all(detail["@type"].startswith("type.googleapis.com/google.rpc.") for detail in details)
     info, *others = details
