@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +116,11 @@ def test_a_method_with_optional_params_may_come_without_any(shared: Server) -> N
     """Section 9.4.8 shows such a request."""
     request = {"jsonrpc": "2.0", "id": 6, "method": "ListTasks"}
     assert "tasks" in wire.result(shared.http.post("/a2a", json=request, headers=wire.VERSION))
+
+
+def test_the_page_on_conformance_names_tests_that_are_there() -> None:
+    tests = Path(__file__).parents[1]
+    named = re.findall(r"`(\w+/test_\w+\.py)::(test_\w+)`", (tests.parent / "docs/conformance.md").read_text())
+    assert len(named) > 50
+    missing = [(file, name) for file, name in named if f"def {name}(" not in (tests / file).read_text()]
+    assert missing == []
