@@ -1,17 +1,21 @@
 """Sentences of the A2A specification that no other test here asks about; docs/conformance.md says which test holds which."""
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2 as types
 
+from agent.handlers import Work, make
+from background.questions import Parks
 from tests.a2a import wire
 from tests.a2a.bindings import BINDINGS, JsonRpc, Rest
 from tests.a2a.wire import COMPLETED, Json, message
+from tests.support.kit.outrider_kit import FILE, scenario
 from tests.support.server import Server
 
 Binding = JsonRpc | Rest
@@ -116,6 +120,40 @@ def test_a_method_with_optional_params_may_come_without_any(shared: Server) -> N
     """Section 9.4.8 shows such a request."""
     request = {"jsonrpc": "2.0", "id": 6, "method": "ListTasks"}
     assert "tasks" in wire.result(shared.http.post("/a2a", json=request, headers=wire.VERSION))
+
+
+# --- the conformance kit ----------------------------------------------------------------------------------------------
+
+
+class Nothing:
+    """A turn that has stored nothing yet."""
+
+    stored: Mapping[str, str] = {}
+
+    async def fragment(self, text: str) -> None:
+        raise AssertionError("it has no pieces")
+
+
+@pytest.mark.parametrize(
+    ("message_id", "parts"),
+    [
+        ("tck-complete-task-1", [{"text": "Hello from TCK"}]),
+        ("tck-artifact-file-1", [{"raw": "b3V0cHV0", "filename": "output.txt", "mediaType": "text/plain"}]),
+        ("tck-artifact-file-url-1", [{"url": "https://example.com/output.txt", **FILE}]),
+        ("tck-artifact-data-1", [{"data": {"key": "value", "count": 42}}]),
+    ],
+)
+def test_what_the_kit_asks_of_an_agent_is_done_by_the_plugin_for_it(message_id: str, parts: list[Json]) -> None:
+    work = Work("t", "s", "local", message_id, "hello", [], None, Nothing())
+    (artifact,) = asyncio.run(make("kit", scenario).run(work))
+    assert artifact["parts"] == parts
+
+
+def test_the_kit_is_asked_on_until_it_says_something_else() -> None:
+    work = Work("t", "s", "local", "tck-input-required-1", "hello", [], None, Nothing())
+    with pytest.raises(Parks) as parked:
+        asyncio.run(make("kit", scenario).run(work))
+    assert (parked.value.question.kind, parked.value.question.text) == ("question", "What more?")
 
 
 def test_the_page_on_conformance_names_tests_that_are_there() -> None:
