@@ -21,7 +21,10 @@ PARTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
+CURRENT = ["JSONRPC", "HTTP+JSON"]
+
+
+@pytest.fixture(scope="module", params=[*CURRENT, "0.3"])
 def client(request: pytest.FixtureRequest, shared: Server) -> Iterator[JavaScriptClient]:
     with JavaScriptClient(shared.url, request.param) as client:
         yield client
@@ -36,6 +39,7 @@ def text_of(task: dict[str, Any]) -> str:
     return "".join(part["text"] for artifact in task["artifacts"] for part in artifact["parts"])
 
 
+@pytest.mark.parametrize("client", CURRENT, indirect=True)
 def test_the_card_is_one_that_it_can_speak_to(shared: Server, client: JavaScriptClient) -> None:
     card = client.call("card")
     interfaces = {
@@ -43,6 +47,14 @@ def test_the_card_is_one_that_it_can_speak_to(shared: Server, client: JavaScript
     }
     assert ("JSONRPC", "1.0", f"{shared.url}/a2a") in interfaces
     assert ("HTTP+JSON", "1.0", f"{shared.url}/a2a/rest") in interfaces
+
+
+@pytest.mark.parametrize("client", ["0.3"], indirect=True)
+def test_a97_what_it_makes_of_the_fields_of_0_3_is_an_address_of_that_version(
+    shared: Server, client: JavaScriptClient
+) -> None:
+    (first, *_) = client.call("card")["supportedInterfaces"]
+    assert (first["protocolBinding"], first["protocolVersion"], first["url"]) == ("JSONRPC", "0.3", f"{shared.url}/a2a")
 
 
 def test_a_blocking_send_answers_with_the_finished_task(client: JavaScriptClient) -> None:
@@ -80,6 +92,7 @@ def test_cancel_ends_a_task(client: JavaScriptClient, model: ScriptedModel) -> N
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED" and not canceled.get("artifacts")
 
 
+@pytest.mark.parametrize("client", CURRENT, indirect=True)
 def test_it_lists_the_tasks_of_a_context(client: JavaScriptClient) -> None:
     context = wire.fresh("listed")
     task = client.call("sendMessage", **asked("one of them", context=context))

@@ -1,4 +1,7 @@
-"""The protocol's own client, told an address and a binding, gets all that it asks for; its types read every answer."""
+"""The protocol's own client, told an address and a binding, gets all that it asks for; its types read every answer.
+
+The binding `0.3` is the same client in that version of the protocol, over JSON-RPC.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.card_resolver import parse_agent_card
 from a2a.client.client import Client
 from a2a.types import a2a_pb2 as types
 from a2a.utils import errors
@@ -21,6 +25,9 @@ Run = Callable[..., Any]
 State = types.TaskState.ValueType
 
 
+CURRENT = ["JSONRPC", "HTTP+JSON"]
+
+
 @asynccontextmanager
 async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
     """The official client, made from the card that its own resolver found."""
@@ -29,12 +36,25 @@ async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
         yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
 
 
+@asynccontextmanager
+async def talking_0_3(server: Server, **config: Any) -> AsyncIterator[Client]:
+    """The official client, made from what its own reader finds on the card in the fields of 0.3."""
+    async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
+        told = (await http.get(f"{server.url}/.well-known/agent-card.json")).json()
+        del told["supportedInterfaces"]
+        card = parse_agent_card(told)
+        assert {face.protocol_version for face in card.supported_interfaces} == {"0.3"}
+        yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+
+
 Talking = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(name="talking", params=["JSONRPC", "HTTP+JSON"])
+@pytest.fixture(name="talking", params=[*CURRENT, "0.3"])
 def over_a_binding(request: pytest.FixtureRequest) -> Talking:
     """The official client, held to this binding."""
+    if request.param == "0.3":
+        return talking_0_3
     return partial(talking, supported_protocol_bindings=[request.param])
 
 
@@ -147,6 +167,7 @@ def test_a_second_client_subscribes_to_a_running_task(
     assert artifact.parts[0].text == "for both" and state_of(events[-1]) == types.TASK_STATE_COMPLETED
 
 
+@pytest.mark.parametrize("talking", CURRENT, indirect=True)  # the client does not list tasks over 0.3
 def test_it_lists_the_tasks_of_a_context_page_by_page(shared: Server, talking: Talking, run: Run) -> None:
     context = wire.fresh("listed")
     made = [wire.send(shared, wire.message("one of them", contextId=context))["id"] for _ in range(3)]

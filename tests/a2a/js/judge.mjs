@@ -2,10 +2,15 @@
 // that comes of it a line out, `{"value": …}`, and last `{"end": true}` or `{"error": {…}}`. It judges nothing itself:
 // what the client made of an answer is written in the protocol's JSON, by the client's own types.
 //
-// node judge.mjs ADDRESS [BINDING]
+// node judge.mjs ADDRESS [BINDING], where the binding `0.3` is JSON-RPC of that version of the protocol
 import { createInterface } from "node:readline";
 import * as a2a from "@a2a-js/sdk";
-import { ClientFactory, ClientFactoryOptions } from "@a2a-js/sdk/client";
+import {
+  ClientFactory,
+  ClientFactoryOptions,
+  DefaultAgentCardResolver,
+  JsonRpcTransportFactory,
+} from "@a2a-js/sdk/client";
 
 const LONGEST_CALL_MS = 20_000;
 const REQUESTS = {
@@ -49,8 +54,23 @@ async function* answers(client, { call, params }) {
   }
 }
 
+// A client of 0.3 knows the fields of that version alone.
+async function formerCard(url, init) {
+  const { supportedInterfaces, ...card } = await (await fetch(url, init)).json();
+  return Response.json(card);
+}
+
+function options(binding) {
+  if (binding !== "0.3") return binding ? { preferredTransports: [binding] } : {};
+  const legacyCompat = { enabled: true };
+  return {
+    transports: [new JsonRpcTransportFactory({ legacyCompat })],
+    cardResolver: new DefaultAgentCardResolver({ legacyCompat, fetchImpl: formerCard }),
+  };
+}
+
 async function main(address, binding) {
-  const chosen = binding ? { preferredTransports: [binding] } : {};
+  const chosen = options(binding);
   const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, chosen));
   const client = await factory.createFromUrl(address);
   for await (const line of createInterface({ input: process.stdin })) {
