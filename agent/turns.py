@@ -78,10 +78,14 @@ class Turns:
     say: Say
     levels: Mapping[str, str] = field(default_factory=dict)  # of providers, by name: the most that is kept of theirs
 
-    async def run(self, run: Run) -> None:
-        """The handler of the kinds `turn` and `job`."""
+    def begin(self, tx: Tx, run: Run) -> tuple[Run, Turn]:
+        """How a run of the kinds `turn` and `job` begins, or goes on."""
         answered_by_models = [name for name, offer in self.offers.items() if offer.by_model]
-        turn = await self.db.write(taking_up.begin, run, self.shape, PAST_TURNS, answered_by_models)
+        return run, taking_up.begin(tx, run, self.shape, PAST_TURNS, answered_by_models)
+
+    async def run(self, begun: tuple[Run, Turn]) -> None:
+        """The handler of the kinds `turn` and `job`."""
+        run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
         while not await self._ended(run, turn, offer):
             turn = await self.db.write(taking_up.reopen, run, turn, self.shape)

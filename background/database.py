@@ -1,7 +1,8 @@
 """The registry's database: one writer, a few readers, transactions as plain functions of `tx`.
 
 `write` runs a whole function on the writer's thread; functions that wait there at the same moment share one commit,
-each in its own savepoint, and each caller is answered after the commit that holds its change. Reads that are asked for
+each in its own savepoint, and each caller is answered after the commit that holds its change. `write_along` lets a
+function wait for a commit of others that gives it something to do, and share that. Reads that are asked for
 at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`, begins, commits, and opens; it
 knows no table but `migrations`.
 """
@@ -28,7 +29,7 @@ from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabas
 from background.limits import Limits
 from background.redaction import redact as redact_text
 from background.sealing import Vault
-from background.signals import Bell
+from background.signals import Bell, Ear
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +93,23 @@ class Tx:
         """Wake those who listen for `topic` once, and only if, this transaction has been committed."""
         self.topics.add(topic)
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is written in this block is undone where it raises, and nothing else is.
+
+        Raises `StorageUnavailable` where that has cost the whole transaction: a full disk does.
+        """
+        self._connection.execute("savepoint apart")
+        try:
+            yield
+        except BaseException as error:
+            if not self._connection.in_transaction:
+                raise StorageUnavailable("the transaction is gone") from error
+            self._connection.execute("rollback to apart")
+            self._connection.execute("release apart")
+            raise
+        self._connection.execute("release apart")
+
 
 @dataclass(frozen=True)
 class Means:
@@ -111,6 +129,7 @@ class _Call:
     result: Any = None
     error: BaseException | None = None
     topics: set[str] = field(default_factory=set)
+    last: bool = False  # of those who go along with a commit
 
     def run(self, tx: Tx) -> None:
         try:
@@ -170,6 +189,7 @@ class Database:
         self._redact = redact
         self.bell = Bell()
         self._calls: deque[_Call] = deque()
+        self._along: dict[str, _Call] = {}  # by the topic that each waits for
         self._asked: list[_Call] = []  # reads of this turn of the event loop
         self._idle = asyncio.Event()  # nobody waits for the writer
         self._idle.set()
@@ -216,14 +236,42 @@ class Database:
         it is stored; `StorageUnavailable` where the file cannot be written now, or another process has held it for
         longer than the busy timeout. Canceling the caller changes nothing.
         """
+        call = _Call(lambda tx: _whole(function, tx, *args, **kwargs), asyncio.get_running_loop().create_future())
+        self._queue(call)
+        return await call.future
+
+    async def write_along(
+        self,
+        topic: str,
+        ear: Ear,
+        patience_s: float,
+        function: Callable[[Tx], T],
+        last: bool = False,
+    ) -> T:
+        """Like `write`, but in the next commit that rings `topic`: after all that is in it, and part of it. One a topic.
+
+        `ear` listens for the topic: when it has been rung without us, by another process's commit say, or after
+        `patience_s` seconds, it is a commit of its own. `last`: after others who go along. Whoever is canceled
+        before it ran takes it back.
+        """
+        call = _Call(partial(_whole, function), asyncio.get_running_loop().create_future(), last=last)
+        call.future.add_done_callback(lambda _: ear.wake())
+        self._along[topic] = call
+        try:
+            await ear.wait(patience_s)
+        finally:
+            waits = self._along.pop(topic, None)
+        if waits is not None:
+            self._queue(call)
+        return await call.future
+
+    def _queue(self, call: _Call) -> None:
         if self._writer is None or self._closing:
             raise StorageUnavailable("the registry is closed")
-        call = _Call(lambda tx: _whole(function, tx, *args, **kwargs), asyncio.get_running_loop().create_future())
         self._calls.append(call)
         if self._idle.is_set():
             self._idle.clear()
-            self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, call.future.get_loop())))
-        return await call.future
+            self._begin_draining()
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function(tx, …)` on a reader, over one snapshot; it cannot write, and may run more than once."""
@@ -276,55 +324,78 @@ class Database:
                 call.forget()
                 self._see(connection, [call])
 
+    def _begin_draining(self) -> None:
+        """On the event loop."""
+        if self._writer is not None:
+            drain = partial(self._drain, self._writer._conn, asyncio.get_running_loop())
+            self._writer._tx.put_nowait((None, drain))
+
     def _drain(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         """On the writer's thread: everybody who waits now, in one commit."""
-        calls = self._waiting(GROUP)
+        calls, rung = self._waiting(GROUP), set[str]()
         left = deque(calls)
         try:
-            if not self._together(connection, calls):
+            if not self._together(connection, calls, rung):
+                left = deque(calls)
                 while left:
                     self._alone(connection, left[0])
-                    left.popleft()
+                    rung |= left.popleft().topics
         except _Held as held:  # for all who wait: else each would find it so itself, one timeout after the other
             behind = self._waiting(len(self._calls))
             calls += behind
             for call in (*left, *behind):
                 call.fail(held)
-        loop.call_soon_threadsafe(self._answer, calls)
+        loop.call_soon_threadsafe(self._answer, calls, rung)
 
     def _waiting(self, most: int) -> list[_Call]:
         return [self._calls.popleft() for _ in range(min(most, len(self._calls)))]
 
-    def _answer(self, calls: list[_Call]) -> None:
+    def _answer(self, calls: list[_Call], rung: set[str]) -> None:
         """On the event loop: answer, after arranging that those who came meanwhile get their turn."""
-        if not self._calls or self._writer is None:
-            self._idle.set()
+        if self._calls:
+            self._begin_draining()
         else:
-            loop = asyncio.get_running_loop()
-            self._writer._tx.put_nowait((None, partial(self._drain, self._writer._conn, loop)))
-        for topic in set().union(*(call.topics for call in calls)):
+            self._idle.set()
+        for topic in rung:
             self.bell.ring(topic)
         for call in calls:
             call.answer()
 
-    def _together(self, connection: sqlite3.Connection, calls: list[_Call]) -> bool:
-        """One commit for all; False if that was impossible, and then nothing of it is stored and nobody answered."""
-        if len(calls) == 1:
+    def _together(self, connection: sqlite3.Connection, calls: list[_Call], rung: set[str]) -> bool:
+        """One commit for all, and for those who go along with it; those are added to `calls`, and `rung` is what it rang.
+
+        False if that was impossible, and then nothing of it is stored and nobody answered.
+        """
+        if len(calls) == 1 and not self._along:
             return False
         now = self.now()
         try:
             with _transaction(connection, "begin immediate"):
-                for call in calls:
+                for place, call in enumerate(calls, 1):  # it grows on the way
                     connection.execute("savepoint call")
                     call.run(Tx(connection, now, self._means))
                     if call.error is not None:
                         connection.execute("rollback to call")  # fails where a full disk took all savepoints with it
                     connection.execute("release call")
+                    rung |= call.topics
+                    if place == len(calls):
+                        calls += self._going_along(rung)
         except _Held:
             raise
         except sqlite3.Error:
+            rung.clear()
             return _forget(calls)
         return True
+
+    def _going_along(self, rung: set[str]) -> list[_Call]:
+        """Who goes along next with a commit that rings these topics, if anybody does; that topic is rung no more."""
+        there = [(call.last, topic) for topic in rung if (call := self._along.get(topic))]
+        topic = min(there)[1] if there else ""
+        call = self._along.pop(topic, None)  # None, too, for one that is tired of waiting this very moment
+        if call is None:
+            return []
+        rung.discard(topic)
+        return [call]
 
     def _alone(self, connection: sqlite3.Connection, call: _Call) -> None:
         """A commit of its own. Raises `_Held`, like `_together`: that is not its own trouble."""

@@ -5,6 +5,7 @@ keyed (task, revision, number), so projecting twice changes nothing, and all of 
 Content is not copied: an event names its place in the result, or the question or fragment of its revision.
 """
 
+import asyncio
 import json
 import logging
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class View:
     result: Result | None
     question: Asked | None
     stopped: str | None  # of a canceled one: the state in which it was stopped
+    initiated_by: str | None = None  # who sent the message that made it, where that was not its owner
 
     @property
     def ended(self) -> bool:
@@ -174,7 +176,8 @@ def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
 
 
 _SEEN = (
-    "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.reason, t.detail, t.folded_into{} "
+    "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.initiated_by, t.reason, t.detail, "
+    "t.folded_into{} "
     "from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session {} "
 )
 VIEWS = _SEEN.format("", "")  # for `seen`, with a `where` behind it
@@ -192,6 +195,7 @@ def seen(tx: Tx, row: Row, *, content: bool) -> View:
     """The view in a row of `VIEWS`, or of `WHOLE_VIEWS` with its content."""
     task_id, over = row["task_id"], row["state"] in ENDS
     shown = {name: row[name] for name in ("task_id", "revision", "state", "at", "context_id", "origin", "cause")}
+    shown["initiated_by"] = row["initiated_by"]
     return View(
         **shown,
         reason=row["reason"] if over else None,
@@ -286,15 +290,16 @@ def behind(tx: Tx) -> Row:
 
 
 async def run_projector(db: Database, poll_s: float = 1.0) -> None:
-    """Project for ever: woken by each change, at start, and on a timer."""
+    """Project for ever: in the commits that change something, at start, and on a timer for what came otherwise."""
     with db.bell.listen("revisions") as ear:
+        done = BATCH
         while True:
             try:
-                while await db.write(project) == BATCH:
-                    pass
+                patience_s = 0 if done == BATCH else poll_s
+                done = await db.write_along("revisions", ear, patience_s, project, last=True)
             except StorageUnavailable as error:
                 log.warning("the projector waits for the storage: %s", error)
-            await ear.wait(poll_s)
+                await asyncio.sleep(poll_s)
 
 
 def erase(tx: Tx, task_ids: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from background import ids
 from background.database import Row, Tx
 from background.errors import Fault, not_found
 from background.states import INTERRUPTED
@@ -84,7 +85,7 @@ def another_kind(found: Session) -> Fault:
 
 def make(tx: Tx, owner: str, session_id: str, kind: str, said: str = "") -> Session:
     """A new session; the first words that its user `said` make its title."""
-    uid = secrets.token_hex(8)
+    uid = ids.uid()
     tx.x(
         "insert into sessions (uid, owner, id, kind, title, created_at, updated_at) "
         "values (:uid, :owner, :id, :kind, :title, :now, :now)",

@@ -18,7 +18,12 @@ class Ear:
 
     def hear(self) -> None:
         self._rung = True
-        self._wake()
+        self.wake()
+
+    def wake(self) -> None:
+        """End a wait as if its time were over."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Until there was a ring since the last wait; False when `timeout` seconds passed without one."""
@@ -26,7 +31,7 @@ class Ear:
             # By hand, because every message waits: an event inside a timeout costs twice as much.
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            timer = None if timeout is None else loop.call_later(timeout, self._wake)
+            timer = None if timeout is None else loop.call_later(timeout, self.wake)
             try:
                 await self._waiter
             finally:
@@ -35,10 +40,6 @@ class Ear:
                     timer.cancel()
         rung, self._rung = self._rung, False
         return rung
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Bell:

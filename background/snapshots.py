@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from background import journal, results, sessions, tasks
+from background import ids, journal, results, sessions, tasks
 from background.database import Row, Tx
 from background.errors import Fault, Unsealable
 from background.results import artifact_id
@@ -172,7 +172,7 @@ class _Loading:
                 return name, True
             if not tasks.exists(self.tx, name):
                 return name, False
-        return str(uuid.uuid4()), False
+        return str(ids.uuid7()), False
 
     def result(self, old: str, result: Snapshot) -> None:
         at, new = f"results.{old}", self.names[old]

@@ -4,12 +4,11 @@ How one is made by a message stands in `acceptance.py`, how it ends in `terminal
 """
 
 import json
-import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, events, jobs, journal, masked, questions, queue, sessions
+from background import ceilings, checkpoints, events, ids, jobs, journal, masked, questions, queue, sessions
 from background.database import Row, Tx
 from background.questions import Asked, Question
 from background.queue import Run
@@ -54,7 +53,7 @@ _RETURNING = "returning *, (select id from sessions where uid = tasks.session) a
 
 def make(tx: Tx, *, owner: str, session: str, profile: str, origin: str, cause: str | None, ceiling: str) -> str:
     """A new task, submitted. Returns its id. For `acceptance.py` alone."""
-    task_id = str(uuid.uuid4())
+    task_id = str(ids.uuid7())
     tx.x(
         "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, created_at) "
         "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :now)",
@@ -310,7 +309,8 @@ def looser(tx: Tx, level: str, profile: str | None, others: list[str], limit: in
 def attempts_at(tx: Tx, job_id: str) -> list[str]:
     """The tasks that have worked on a job, one an attempt."""
     rows = tx.q(
-        "select t.id from sessions s join tasks t on t.session = s.uid where s.id = :session and t.cause = :job",
+        "select t.id from jobs j join sessions s on s.owner = j.owner and s.id = :session "
+        "join tasks t on t.session = s.uid where j.id = :job and t.cause = :job",
         session=f"{sessions.BACKGROUND}{job_id}",
         job=job_id,
     )

@@ -13,13 +13,15 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from background import ceilings, queue, tasks, terminal
 from background.database import Database, Row, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain
 from background.limits import SECOND
 from background.queue import Run
+from background.signals import Ear
 from background.terminal import Outcome
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ SWEEP_S = 5.0  # at the longest: with a short lease, as often as it is renewed
 BACKOFF_S = (0.5, 60.0)  # first and longest pause after a handler failed
 JITTER = 0.2
 Room = list[tuple[tuple[str, ...], int]]  # kinds that share a pool, and its free slots
+Begin = Callable[[Tx, Run], Any]
 TURNS = ("turn", "job")  # what a live worker runs; the rest follows from it
 
 
@@ -38,12 +41,22 @@ TURNS = ("turn", "job")  # what a live worker runs; the rest follows from it
 class Handler:
     """How a kind of run is worked on. `pool` names the slots that it shares with other kinds.
 
-    `run` ends the run itself, in the transaction that stores what came of it. It may raise `TryAgain`; `LeaseLost`
-    passes through it; any other exception is logged with an id and tried again, a turn's up to its tries.
+    `begin` is its first transaction, and part of the commit that claims the run; `run` is given what came of it, and
+    ends the run itself, in the transaction that stores what came of that. Both may raise `TryAgain`; `LeaseLost`
+    passes through; any other exception is logged with an id and tried again, a turn's up to its tries.
     """
 
-    run: Callable[[Run], Awaitable[None]]
+    run: Callable[[Any], Awaitable[None]]
     pool: str
+    begin: Begin = lambda _, run: run
+
+
+class Claimed(NamedTuple):
+    """A run that is this worker's now, and how it began: what its handler is given, or what went wrong."""
+
+    run: Run
+    begun: Any
+    error: Exception | None
 
 
 class Worker:
@@ -58,6 +71,7 @@ class Worker:
             pool: tuple(kind for kind, handler in handlers.items() if handler.pool == pool) for pool in pools
         }
         self._work: dict[tuple[int, int], tuple[str, asyncio.Task[None]]] = {}
+        self._taken = Counter[str]()  # slots, by pool
         self._loops: list[asyncio.Task[None]] = []
         self._claiming: asyncio.Task[None] | None = None
         self._runs_turns = any(kind in TURNS for kind in handlers)
@@ -93,42 +107,46 @@ class Worker:
 
     async def _claim_forever(self) -> None:
         with self._db.bell.listen("runs") as ear:
+            pause = 0.0
             while not self._stopping:  # never canceled: what a claim took must come to a handler
-                pause = await self._guarded(self._claim_all, POLL_S)
-                await ear.wait(pause)
+                pause = await self._guarded(partial(self._claim_all, ear, pause), POLL_S)
 
-    async def _claim_all(self) -> float:
-        """Claim what there is room for. Returns the seconds until the next look."""
-        room = self._room()
-        runs, next_due = await self._db.write(_claim, self.id, room) if room else ([], None)
-        for run in runs:
-            task = asyncio.create_task(self._run(run))
+    async def _claim_all(self, ear: Ear, pause: float) -> float:
+        """Claim what there is room for, in the commit that brings it. Returns the seconds until the next look."""
+        claimed, next_due = await self._db.write_along("runs", ear, pause, self._claim)
+        for run, begun, error in claimed:
+            task = asyncio.create_task(self._run(run, begun, error))
             self._work[run.id, run.attempt] = (run.kind, task)
+            self._taken[self._handlers[run.kind].pool] += 1
             task.add_done_callback(lambda _, key=(run.id, run.attempt): self._free(key))
         if next_due is None:
             return POLL_S
         return min(POLL_S, max(0.0, (next_due - self._db.now()) / SECOND))
 
+    def _claim(self, tx: Tx) -> tuple[list[Claimed], int | None]:
+        # On the writer's thread. Slots that become free meanwhile do no harm, and nobody else takes any.
+        runs, next_due = claim(tx, self.id, self._room())
+        return [_begin(tx, run, self._handlers[run.kind].begin) for run in runs], next_due
+
     def _room(self) -> Room:
         """The kinds that there are free slots for, and how many, pool by pool."""
-        taken = Counter(self._handlers[kind].pool for kind, _ in self._work.values())
-        return [
-            (kinds, self._pools[pool] - taken[pool])
-            for pool, kinds in self._kinds.items()
-            if self._pools[pool] > taken[pool]
-        ]
+        free = {pool: self._pools[pool] - self._taken[pool] for pool in self._kinds}
+        return [(kinds, free[pool]) for pool, kinds in self._kinds.items() if free[pool] > 0]
 
     def _free(self, key: tuple[int, int]) -> None:
         kind, _ = self._work.pop(key)
         pool = self._handlers[kind].pool
-        if sum(self._handlers[other].pool == pool for other, _ in self._work.values()) == self._pools[pool] - 1:
+        self._taken[pool] -= 1
+        if self._taken[pool] == self._pools[pool] - 1:
             self._db.bell.ring("runs")  # it was full, so more may be due than was claimed
 
     # -- working
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: Run, begun: Any, error: Exception | None) -> None:
         try:
-            await self._handlers[run.kind].run(run)
+            if error is not None:
+                raise error
+            await self._handlers[run.kind].run(begun)
         except LeaseLost:
             log.info("run %s (%s) attempt %s is over: another has it, or it has ended", run.id, run.kind, run.attempt)
         except asyncio.CancelledError:
@@ -228,7 +246,7 @@ def backoff(tries: int) -> float:
     return min(first * 2 ** (tries - 1), longest) * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-def _claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
+def claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
     """Runs that are due, as many as there is room for, and when the next one will be."""
     asked = tuple(kind for kinds, _ in room for kind in kinds)
     due = queue.due(tx, asked)
@@ -243,6 +261,17 @@ def _claim(tx: Tx, worker: str, room: Room) -> tuple[list[Run], int | None]:
                 runs += taken
     later = due | queue.due(tx, tuple(claimed))  # of the other kinds it is known
     return runs, min((at for at in later.values() if at > tx.now), default=None)
+
+
+def _begin(tx: Tx, run: Run, begin: Begin) -> Claimed:
+    """What cannot begin is claimed all the same, and fails as a run does: by itself."""
+    try:
+        with tx.apart():
+            return Claimed(run, begin(tx, run), None)
+    except StorageUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - raised again where the run is worked on
+        return Claimed(run, None, error)
 
 
 def _after_failure(tx: Tx, run: Run, due_at: int, why: str) -> None:

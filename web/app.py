@@ -150,8 +150,8 @@ class Outrider:
             turns = self._turns()
             reports = Reports(house.db, house.knowledge)
             handlers |= {
-                "turn": Handler(turns.run, "turns"),
-                "job": Handler(turns.run, "jobs"),
+                "turn": Handler(turns.run, "turns", turns.begin),
+                "job": Handler(turns.run, "jobs", turns.begin),
                 "report": Handler(reports.report, "follow-ups"),
                 "index": Handler(reports.index, "follow-ups"),
                 "join": Handler(reports.join, "follow-ups"),

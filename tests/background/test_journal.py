@@ -280,15 +280,15 @@ async def test_the_projector_outlives_a_storage_that_cannot_be_written_for_a_whi
     db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = await ended(db)
-    whole = Database.write
+    whole = Database.write_along
     broken = True
 
-    async def write(self: Database, *args: object, **kwargs: object) -> object:
+    async def write_along(self: Database, *args: object, **kwargs: object) -> object:
         if broken:
             raise StorageUnavailable("database or disk is full")
         return await whole(self, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Database, "write", write)
+    monkeypatch.setattr(Database, "write_along", write_along)
     projector = asyncio.create_task(journal.run_projector(db, poll_s=0.01))
     await until(lambda: "waits for the storage" in caplog.text)
     broken = False

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from agent.taking_up import Turn
 from background import terminal
 from background.queue import Run
 from background.terminal import Outcome
@@ -43,17 +45,17 @@ def handled_twice(outrider: Inside) -> None:
         await asyncio.gather(handler.run(run), handler.run(run), return_exceptions=True)
         await asyncio.gather(handler.run(run), return_exceptions=True)
 
-    async def ended_twice(handler: Handler, run: Run) -> None:
-        await handler.run(run)
-        write = outrider.outrider.house.db.write
+    async def ended_twice(handler: Handler, begun: tuple[Run, Turn]) -> None:
+        await handler.run(begun)
+        run, write = begun[0], outrider.outrider.house.db.write
         late = Outcome("completed", [{"artifactId": "late", "parts": [{"text": "Told again."}]}])
         assert not any(await asyncio.gather(write(terminal.settle, run, late), write(terminal.settle, run, late)))
 
     def around(kind: str, handler: Handler) -> Handler:
         if kind == "job":
-            return Handler(lambda run: ended_twice(handler, run), handler.pool)
+            return replace(handler, run=lambda begun: ended_twice(handler, begun))
         if kind in ("dispatch", "report", "nudge"):
-            return Handler(lambda run: once(handler, run), handler.pool)
+            return replace(handler, run=lambda run: once(handler, run))
         return handler
 
     outrider.around = around

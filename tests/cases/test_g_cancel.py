@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent.taking_up import Turn
 from background import tasks, terminal
 from background.errors import LeaseLost
 from background.queue import Run
@@ -225,11 +227,11 @@ def test_S60_a_worker_whose_attempt_is_over_can_write_nothing_any_more(
     attempts: list[Run] = []
 
     def around(kind: str, handler: Handler) -> Handler:
-        async def remembered(run: Run) -> None:
-            attempts.append(run)
-            await handler.run(run)
+        async def remembered(begun: tuple[Run, Turn]) -> None:
+            attempts.append(begun[0])
+            await handler.run(begun)
 
-        return Handler(remembered, handler.pool) if kind == "job" else handler
+        return replace(handler, run=remembered) if kind == "job" else handler
 
     outrider.around = around
     outrider.start()

@@ -15,6 +15,7 @@ from typing import Any
 
 from background import database, delivery, queue, worker
 from background.limits import SECOND
+from background.signals import Ear
 from knowledge import documents, store
 from web import push
 
@@ -59,16 +60,37 @@ def arm(fate: Fate) -> None:
 
 
 def _name_functions(carried: set[str]) -> None:
-    write = database.Database.write
+    write, write_along = database.Database.write, database.Database.write_along
 
-    async def named(self: database.Database, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def noted(tx: database.Tx, *args: Any, **kwargs: Any) -> Any:
             carried.add(place_of(function, *args))
             return function(tx, *args, **kwargs)
 
-        return await write(self, noted, *args, **kwargs)
+        return noted
 
-    database.Database.write = named
+    async def named(self: database.Database, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await write(self, noting(function), *args, **kwargs)
+
+    async def named_along(
+        self: database.Database,
+        topic: str,
+        ear: Ear,
+        patience_s: float,
+        function: Callable[..., Any],
+        last: bool = False,
+    ) -> Any:
+        return await write_along(self, topic, ear, patience_s, noting(function), last)
+
+    database.Database.write, database.Database.write_along = named, named_along
+    begin = worker._begin
+
+    def named_begin(tx: database.Tx, run: queue.Run, how: worker.Begin) -> worker.Claimed:
+        if run.kind in worker.TURNS:
+            carried.add(place_of(how))
+        return begin(tx, run, how)
+
+    worker._begin = named_begin
 
 
 def place_of(function: Callable[..., Any], *args: Any) -> str:
@@ -76,7 +98,7 @@ def place_of(function: Callable[..., Any], *args: Any) -> str:
     told apart by the run's kind: `queue.finish.push`.
     """
     function = function.func if isinstance(function, partial) else function
-    place = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
+    place = f"{function.__module__.rpartition('.')[2]}.{function.__name__.lstrip('_')}"
     runs = [each.kind for each in args if isinstance(each, queue.Run)] if place.startswith("queue.") else []
     return ".".join([place, *runs])
 

@@ -19,7 +19,7 @@ MOMENTS = {
     "the nudge is about to be taken": "before a2a_methods.accept 2",
     "the nudge was taken": "after a2a_methods.accept 2",
     "the nudge is about to be noted": "before posts.nudged 1",
-    "the briefing has begun": "after taking_up.begin 2",
+    "the briefing has begun": "after turns.begin 2",
     "the briefing is about to be kept": "before terminal.settle 2",
 }
 
