@@ -74,7 +74,7 @@ def unreadable(message: dict[str, Any]) -> tuple[str, str] | None:
     for index, part in enumerate(message["parts"]):
         at = f"message.parts[{index}]"
         if "url" in part:
-            return f"{at}.url", "must be sent as text, data or raw: nothing is fetched from an address"
+            return f"{at}.url", "must bring its content along: nothing is fetched from an address"
         if "raw" in part and _file_text(part) is None:
             return f"{at}.raw", "must be text in UTF-8"
     return None
