@@ -359,3 +359,15 @@ def test_a97_each_interface_of_the_card_answers_in_the_version_that_it_names(sha
             tasks = httpx.get(f"{face['url']}/tasks", headers=version).json()["tasks"]
         assert tasks
     assert card["protocolVersion"] == "0.3" and post(shared, "tasks/get", {"id": "nope"}).is_success
+
+
+def test_f060_a_stream_that_its_client_closes_gives_its_place_back(tight: Server, model: ScriptedModel) -> None:
+    """There is one for each task."""
+    model.rules([{"gate": "g", "text": "later"}])
+    task = wire.start(tight, wire.said())
+    for _ in range(2):
+        with former.Former().stream(tight, "SubscribeToTask", {"id": task["id"]}) as told:
+            assert next(told)["task"]["id"] == task["id"]
+        tight.wait(lambda: "outrider_streams 0\n" in tight.http.get("/metrics").text)
+    model.open("g")
+    assert answer_of(tight.ended(task["id"])) == "later"
