@@ -129,7 +129,9 @@ class Worker:
         return [_begin(tx, run, self._handlers[run.kind].begin) for run in runs], next_due
 
     def _room(self) -> Room:
-        """The kinds that there are free slots for, and how many, pool by pool."""
+        """The kinds that there are free slots for, and how many, pool by pool; none for one that stops."""
+        if self._stopping:
+            return []
         free = {pool: self._pools[pool] - self._taken[pool] for pool in self._kinds}
         return [(kinds, free[pool]) for pool, kinds in self._kinds.items() if free[pool] > 0]
 
