@@ -13,6 +13,7 @@ from background.questions import Answer, Asked
 from background.sessions import Session
 from background.tasks import Task
 
+INITIATED_BY = "initiated_by"  # in the metadata of a message or task: who sent it into another's session
 NO_WORKER = "No worker is live, so nothing would run; nothing was stored."
 NOT_STORABLE = "The answer level of this profile keeps no result, so nothing is begun; nothing was stored."
 
@@ -23,6 +24,8 @@ class Incoming:
 
     `ceiling` is the level that installation and profile allow; `max_open` the profile's own limit of open tasks. For an
     answer: `data` is its first data part, `question` the digest of the question that it was made for, if it says so.
+    What is sent by a share is taken `within` the session of that uid alone; `sender` is who sent it, where that is not
+    the owner.
     """
 
     owner: str
@@ -39,6 +42,13 @@ class Incoming:
     max_open: int | None = None
     data: Any = None
     question: str | None = None
+    sender: str | None = None
+    within: str | None = None
+
+    @property
+    def receiver(self) -> str:
+        """In whose name its id is taken: what the owner sent elsewhere is not told to whoever sends into one session."""
+        return f"{self.owner}/{self.sender}" if self.sender else self.owner
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ def accept(tx: Tx, message: Incoming) -> Accepted:
     `OPEN_TASKS_LIMIT_REACHED`, `RESULT_NOT_STORABLE`.
     """
     known = _look(tx, message)
+    message = _signed(message)
     if known.made is not None:
         if known.fingerprint != message.fingerprint:
             raise Fault("invalid", "This message id was used for another message.", reason="MESSAGE_ID_REUSED")
@@ -84,14 +95,23 @@ def accept(tx: Tx, message: Incoming) -> Accepted:
 def _look(tx: Tx, message: Incoming) -> _Known:
     (row,) = tx.q(
         "select r.fingerprint, r.task_id as made, s.*, (select max(max(beat_at, swept_at)) from workers) as heard_at "
-        "from (select 1) left join receipts r on r.owner = :owner and r.message_id = :message "
+        "from (select 1) left join receipts r on r.owner = :receiver and r.message_id = :message "
         "left join sessions s on s.owner = :owner and s.id = :session",
         owner=message.owner,
+        receiver=message.receiver,
         message=message.message_id,
         session=message.session_id,
     )
     session = None if row["uid"] is None else Session.of(row)
     return _Known(row["fingerprint"], row["made"], row["heard_at"], session)
+
+
+def _signed(message: Incoming) -> Incoming:
+    """The message with who sent it, where that is not the owner; no client can write that itself."""
+    if message.sender is None:
+        return message
+    metadata = message.content.get("metadata", {}) | {INITIATED_BY: message.sender}
+    return replace(message, content=message.content | {"metadata": metadata})
 
 
 def _kept(tx: Tx, message: Incoming, level: str) -> Incoming:
@@ -139,6 +159,7 @@ def _check_open_tasks(tx: Tx, message: Incoming) -> None:
 
 
 def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
+    _require_within(message, session and session.uid)
     background = message.origin == "background"
     kind = "background" if background else "chat"
     user = message.origin == "user"
@@ -158,6 +179,7 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
         origin=message.origin,
         cause=message.cause,
         ceiling=message.ceiling,
+        initiated_by=message.sender,
     )
     _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"
@@ -171,10 +193,16 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     return task_id
 
 
+def _require_within(message: Incoming, session: str | None) -> None:
+    """The session may have gone since the share was shown, and one of the same id been made."""
+    if message.within not in (None, session):
+        raise not_found("session")
+
+
 def _receive(tx: Tx, message: Incoming, task_id: str) -> None:
     tx.x(
-        "insert into receipts values (:owner, :message_id, :fingerprint, :task)",
-        owner=message.owner,
+        "insert into receipts values (:receiver, :message_id, :fingerprint, :task)",
+        receiver=message.receiver,
         message_id=message.message_id,
         fingerprint=message.fingerprint,
         task=task_id,
@@ -186,6 +214,7 @@ def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
     task = tasks.find(tx, message.owner, message.task_id or "")
     if task is None:
         raise not_found("task")
+    _require_within(message, task.session)
     if task.state in journal.ENDS:
         raise Fault("refused", "This task has ended; send the message without a task id.", task=task.id)
     asked = questions.current(tx, task.id)

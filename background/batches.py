@@ -177,6 +177,11 @@ def get(tx: Tx, owner: str, batch_id: str) -> tuple[Row, list[Row], list[dict[st
     return batch, members, [{**dict(row), "counts": json.loads(row["counts"])} for row in joins]
 
 
+def session_of(tx: Tx, owner: str, batch_id: str) -> str | None:
+    """The uid of the session that the owner's batch was sent out from, or None where there is no such batch."""
+    return tx.value("select session from batches where id = :id and owner = :owner", id=batch_id, owner=owner)
+
+
 def erase_members(tx: Tx, job_ids: str) -> str:
     """Take these jobs (a JSON list of ids) out of their batches. Returns those batches, for `erase_empty`."""
     rows = tx.q(

@@ -23,6 +23,7 @@ from background import (
     queue,
     results,
     sessions,
+    shares,
     tasks,
     terminal,
     webhooks,
@@ -161,6 +162,7 @@ def _erase(
     acceptance.forget(tx, of_tasks)
     tasks.erase(tx, of_tasks)
     events.erase(tx, of_sessions)
+    shares.erase(tx, of_sessions)
     sessions.erase(tx, of_sessions)
     if indexed:
         _enqueue(tx, owner, job_ids)

@@ -51,12 +51,22 @@ _SELECT = "select t.*, s.id as session_id from tasks t join sessions s on s.uid 
 _RETURNING = "returning *, (select id from sessions where uid = tasks.session) as session_id"
 
 
-def make(tx: Tx, *, owner: str, session: str, profile: str, origin: str, cause: str | None, ceiling: str) -> str:
+def make(
+    tx: Tx,
+    *,
+    owner: str,
+    session: str,
+    profile: str,
+    origin: str,
+    cause: str | None,
+    ceiling: str,
+    initiated_by: str | None = None,
+) -> str:
     """A new task, submitted. Returns its id. For `acceptance.py` alone."""
     task_id = str(ids.uuid7())
     tx.x(
-        "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, created_at) "
-        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :now)",
+        "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, initiated_by, created_at) "
+        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :initiated_by, :now)",
         id=task_id,
         owner=owner,
         session=session,
@@ -64,6 +74,7 @@ def make(tx: Tx, *, owner: str, session: str, profile: str, origin: str, cause: 
         origin=origin,
         cause=cause,
         ceiling=ceiling,
+        initiated_by=initiated_by,
         now=tx.now,
     )
     return task_id

@@ -6,20 +6,19 @@ is the bindings'.
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from background import acceptance, journal, sessions, tasks, terminal, webhooks
+from background import acceptance, ids, journal, sessions, tasks, terminal, webhooks
 from background.acceptance import Accepted, Incoming
 from background.database import Tx
 from background.errors import Fault
 from background.journal import View
-from web import a2a_list, a2a_message, a2a_requests, a2a_stream, a2a_views, admission
+from web import a2a_list, a2a_message, a2a_requests, a2a_stream, a2a_views, acting, admission
 from web.a2a_call import Call
-from web.a2a_errors import A2AError
+from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
 from web.a2a_push import PushConfigs, check_address
 from web.a2a_requests import SendRequest, TaskRequest
@@ -46,18 +45,18 @@ class Seen(NamedTuple):
         return self.view.ended or (self.view.parked and self.view.revision > accepted.revision)
 
 
-def see(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
-    """The owner's task. Raises `TASK_NOT_FOUND`, for another's too."""
-    view = journal.view(tx, owner, task_id)
+def see(tx: Tx, caller: Caller, task_id: str, history_length: int | None) -> Seen:
+    """The caller's task, or one of a session that is shared with him. Raises `TASK_NOT_FOUND`, for another's too."""
+    view = journal.view(tx, acting.on_task(tx, caller, task_id), task_id)
     if view is None:
         raise A2AError("TASK_NOT_FOUND")
     history = None if history_length == 0 else sessions.history(tx, task_id, history_length)
     return Seen(view, a2a_views.task(view, history))
 
 
-def see_accepted(tx: Tx, owner: str, task_id: str, history_length: int | None) -> Seen:
+def see_accepted(tx: Tx, caller: Caller, task_id: str, history_length: int | None) -> Seen:
     """A task as it was when it was accepted, however far it has come since: its stream tells the rest."""
-    seen = see(tx, owner, task_id, history_length)
+    seen = see(tx, caller, task_id, history_length)
     if seen.view.revision == 1:
         return seen
     first, *_ = journal.after(tx, task_id, 0)
@@ -100,39 +99,41 @@ class Methods:
             place.enter_context(self._house.streams.of_user(call.caller.owner))  # before anything is stored
             accepted = await self._accept(call.caller, asked)
             look = see_accepted if accepted.new and accepted.revision == 1 else see
-            seen = await self._db.read(look, call.caller.owner, accepted.task_id, asked.history_length)
-            return a2a_stream.begin(self._house, call.caller.owner, seen.view, seen.task, place)
+            seen = await self._db.read(look, call.caller, accepted.task_id, asked.history_length)
+            return a2a_stream.begin(self._house, call.caller, seen.view, seen.task, place)
 
     async def _get(self, call: Call) -> Json:
         asked = a2a_requests.get_params(call.params, self._limits)
         return (await self._see(call.caller, asked.id, asked.history_length)).task
 
     async def _list(self, call: Call) -> Json:
-        return await self._db.read(a2a_list.page, call.caller.owner, a2a_list.list_params(call.params, self._limits))
+        asked = a2a_list.list_params(call.params, self._limits)
+        return await self._db.read(a2a_list.page, acting.in_session(call.caller, asked.filters.context_id), asked)
 
     async def _cancel(self, call: Call) -> Json:
         asked = a2a_requests.cancel_params(call.params, self._limits)
-        await self._db.write(cancel, call.caller.owner, asked.id)
+        await self._db.write(cancel, acting.alone(call.caller, changes=True), asked.id)
         return (await self._ended(call.caller, asked.id)).task
 
     async def _subscribe(self, call: Call) -> Telling:
         asked: TaskRequest = a2a_requests.subscribe_params(call.params, self._limits)
         seen = await self._see(call.caller, asked.id, None)
         if seen.view.ended:
-            raise A2AError("UNSUPPORTED_OPERATION", "The task has ended; read it with GetTask")
+            raise A2AError("UNSUPPORTED_OPERATION", "The task has ended, and nothing more will come; read it")
         with ExitStack() as place:
             place.enter_context(self._house.streams.of_user(call.caller.owner))
-            return a2a_stream.begin(self._house, call.caller.owner, seen.view, seen.task, place)
+            return a2a_stream.begin(self._house, call.caller, seen.view, seen.task, place)
 
     # -- what they share
 
     async def _accept(self, caller: Caller, asked: SendRequest) -> Accepted:
         self._house.require_open()
         check_claims(caller, asked.context_id, asked.message.get("metadata"), asked.metadata)
+        owner = caller.owner if caller.share is None else await self._sharer(caller, asked)
         await check_address(self._house, asked.webhook)
         message = Incoming(
-            owner=caller.owner,
-            session_id=asked.context_id or f"ctx-{secrets.token_hex(8)}",
+            owner=owner,
+            session_id=asked.context_id or f"ctx-{ids.uid()}",
             message_id=asked.message_id,
             fingerprint=asked.fingerprint,
             text=a2a_message.in_words(asked.message),
@@ -143,6 +144,8 @@ class Methods:
             task_id=asked.task_id,
             data=a2a_message.data_of(asked.message),
             question=a2a_message.question_of(asked.message),
+            sender=caller.sender,
+            within=caller.share and caller.share.uid,
         )
         if caller.origin == "user":
             message = await admission.admit(self._db, self._house.offers, message)
@@ -150,8 +153,15 @@ class Methods:
             message = await self._db.read(admission.of_ours, self._house.offers, message)
         return await self._db.write(accept, message, asked.context_id, asked.webhook)
 
+    async def _sharer(self, caller: Caller, asked: SendRequest) -> str:
+        """Whose session a caller with a share sends into; he has no webhooks there. Raises `not_found`."""
+        owner = await self._db.read(acting.sender, caller, asked.context_id, asked.task_id)
+        if asked.webhook is not None:
+            raise invalid(f"{asked.webhook.at}url", "webhooks are the session's owner's to set")
+        return owner
+
     async def _see(self, caller: Caller, task_id: str, history_length: int | None) -> Seen:
-        return await self._db.read(see, caller.owner, task_id, history_length)
+        return await self._db.read(see, caller, task_id, history_length)
 
     async def _until_stopped(self, call: Call, accepted: Accepted, history_length: int | None) -> Seen:
         """Wait until it has ended or is parked, until the deadline or until the client is gone; that leaves it alone."""

@@ -10,7 +10,7 @@ from typing import Any
 from background import webhooks
 from background.database import Tx
 from background.webhooks import Webhook
-from web import a2a_webhook, addresses
+from web import a2a_webhook, acting, addresses
 from web.a2a_call import Call
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
@@ -52,9 +52,9 @@ class PushConfigs:
         return served if self._house.settings.push else dict.fromkeys(served, _not_supported)
 
     async def _create(self, call: Call) -> Json:
-        asked = a2a_webhook.create_params(call.params, self._limits)
+        asked, owner = a2a_webhook.create_params(call.params, self._limits), _changer(call)
         await check_address(self._house, asked)
-        return a2a_webhook.view(await self._house.db.write(_put, asked.of(asked.task_id or "", call.caller.owner)))
+        return a2a_webhook.view(await self._house.db.write(_put, asked.of(asked.task_id or "", owner)))
 
     async def _get(self, call: Call) -> Json:
         asked = a2a_webhook.named_params(call.params, self._limits)
@@ -70,8 +70,13 @@ class PushConfigs:
 
     async def _delete(self, call: Call) -> Json:
         asked = a2a_webhook.named_params(call.params, self._limits)
-        await self._house.db.write(webhooks.delete, call.caller.owner, asked.task_id, asked.id)
+        await self._house.db.write(webhooks.delete, _changer(call), asked.task_id, asked.id)
         return {}
+
+
+def _changer(call: Call) -> str:
+    """As whom webhooks are changed: no share opens them, and who shows one changes none. Raises `not_found`."""
+    return acting.alone(call.caller, changes=True)
 
 
 def _put(tx: Tx, webhook: Webhook) -> Webhook:

@@ -16,9 +16,11 @@ from starlette.types import Receive, Scope, Send
 from background import journal
 from background.database import Tx
 from background.journal import View
-from web import a2a_views
+from web import a2a_views, acting
 from web.a2a_errors import A2AError
 from web.a2a_faults import as_error
+from web.caller import Caller
+from web.callers import require_standing
 from web.house import House
 
 log = logging.getLogger("outrider.a2a")
@@ -94,21 +96,21 @@ async def _frames(
         yield error(as_error(failure))
 
 
-def begin(house: House, owner: str, view: View, task: Json, place: ExitStack) -> Telling:
+def begin(house: House, caller: Caller, view: View, task: Json, place: ExitStack) -> Telling:
     """A stream of the task as it is in `view`; it takes over the place. Raises `STREAM_LIMIT_REACHED`."""
     place.enter_context(house.streams.of_task(view.task_id))
-    return Telling(_told(house, owner, view, task), place.pop_all(), house.settings.stream_max_s + LAST_WORDS_S)
+    return Telling(_told(house, caller, view, task), place.pop_all(), house.settings.stream_max_s + LAST_WORDS_S)
 
 
-async def _told(house: House, owner: str, view: View, task: Json) -> AsyncGenerator[Json | None, None]:
+async def _told(house: House, caller: Caller, view: View, task: Json) -> AsyncGenerator[Json | None, None]:
     """The task, then only what came after it."""
     loop = asyncio.get_running_loop()
     expires = loop.time() + house.settings.stream_max_s
-    with house.db.bell.listen(f"view:{view.task_id}") as ear:
+    with house.db.bell.listen(f"view:{view.task_id}", "tokens") as ear:
         yield {"task": task}
         pinged = loop.time()
         while not view.ended:
-            fresh, entries = await house.db.read(_news, owner, view)
+            fresh, entries = await house.db.read(_news, caller, view)
             for entry in entries:
                 yield a2a_views.event(fresh, entry)
                 if entry.state == PARKED:
@@ -125,8 +127,9 @@ async def _told(house: House, owner: str, view: View, task: Json) -> AsyncGenera
                 await ear.wait(min(LOOK_S, max(0.0, expires - loop.time())))
 
 
-def _news(tx: Tx, owner: str, seen: View) -> tuple[View, list[journal.Event]]:
-    view = journal.view(tx, owner, seen.task_id, content=False)
+def _news(tx: Tx, caller: Caller, seen: View) -> tuple[View, list[journal.Event]]:
+    require_standing(tx, caller)
+    view = journal.view(tx, acting.on_task(tx, caller, seen.task_id), seen.task_id, content=False)
     if view is None:  # it was erased
         raise A2AError("TASK_NOT_FOUND")
     if view.revision == seen.revision:

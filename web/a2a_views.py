@@ -6,6 +6,7 @@ Answers are put together from stored pieces; nothing here reads or decides.
 from typing import Any
 
 from background import questions
+from background.acceptance import INITIATED_BY
 from background.journal import Event, View
 from background.questions import Asked
 from background.states import A2A
@@ -49,6 +50,7 @@ def _place(view: View) -> Json:
 
 def _metadata(view: View) -> Json:
     told = {"reason": view.reason, "folded_into": view.folded_into, "stopped": view.stopped}
+    told[INITIATED_BY] = view.initiated_by
     if view.origin != "user":
         told |= {"origin": view.origin, "trigger": view.cause}
     return {name: value for name, value in told.items() if value is not None}

@@ -20,7 +20,8 @@ from background.jobs import Job, Spec
 from background.results import Result
 from background.text import clean, clip
 from background.times import rfc3339
-from web import api_sessions
+from web import acting, api_sessions
+from web.caller import Caller
 from web.console import HEADERS, render
 from web.door import Call, Endpoint, Json, door, no_incognito, session_id, text
 from web.house import House
@@ -39,11 +40,12 @@ def job_json(job: Job) -> Json:
 
 async def list_jobs(call: Call) -> Json:
     limit = number(call.query, "limit", 50, 1, 200)
+    session = call.query.get("session")
     found = await call.db.read(
         jobs.page,
-        call.owner,
+        call.owner_in(session),
         limit=limit + 1,
-        session=call.query.get("session"),
+        session=session,
         status=choice(call.query, "status", jobs.STATUSES),
         batch=call.query.get("batch"),
         dismissed=flag(call.query, "dismissed"),
@@ -109,17 +111,17 @@ def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], leve
 
 
 async def get_job(call: Call) -> Json:
-    job, result = await call.db.read(_with_report, call.owner, call.id)
+    job, result = await call.db.read(_with_report, call.caller, call.id)
     return {**job_json(job), "report": result.text if result and job.ended and not job.erased else None}
 
 
-def _with_report(tx: Tx, owner: str, job_id: str) -> tuple[Job, Result | None]:
-    job = jobs.get(tx, owner, job_id)
+def _with_report(tx: Tx, caller: Caller, job_id: str) -> tuple[Job, Result | None]:
+    job = jobs.get(tx, acting.on_job(tx, caller, job_id), job_id)
     return job, results.read(tx, job.task_id)
 
 
 async def get_report(call: Call) -> Response:
-    job, result = await call.db.read(_with_report, call.owner, call.id)
+    job, result = await call.db.read(_with_report, call.caller, call.id)
     report = result.text if result and job.ended else ""
     if job.erased:
         raise Fault("not_found", "The report of this job was erased.", reason="REPORT_ERASED")
@@ -149,11 +151,11 @@ async def retry_job(call: Call) -> Response:
 
 
 async def get_batch(call: Call) -> Json:
-    return await call.db.read(_batch, call.owner, call.id)
+    return await call.db.read(_batch, call.caller, call.id)
 
 
-def _batch(tx: Tx, owner: str, batch_id: str) -> Json:
-    batch, _, joins = batches.get(tx, owner, batch_id)
+def _batch(tx: Tx, caller: Caller, batch_id: str) -> Json:
+    batch, _, joins = batches.get(tx, acting.on_batch(tx, caller, batch_id), batch_id)
     return {
         "id": batch["id"],
         "session": batch["session_id"],

@@ -57,7 +57,8 @@ def _erase_report(tx: Tx, owner: str, job_id: str) -> Json:
 
 
 async def export_session(call: Call) -> Response:
-    found = await call.db.read(lambda tx: snapshots.export(tx, sessions.get(tx, call.owner, call.id)))
+    owner = call.owner
+    found = await call.db.read(lambda tx: snapshots.export(tx, sessions.get(tx, owner, call.id)))
     name = f'attachment; filename="{call.id.replace(":", "_")}.json"'
     return JSONResponse(found, headers={"Content-Disposition": name})
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from web import logins
+from web import acting, logins
 from web.a2a_errors import A2AError
 from web.access import LOGIN_PATH
-from web.callers import NOT_HELD, audit
+from web.callers import TOKEN_NOT_HELD, audit
 from web.door import Call, Endpoint, door, text
 from web.house import House
 from web.logins import COOKIE, LOGIN_S, TICKET_S
@@ -32,7 +32,7 @@ async def log_in(call: Call) -> Response:
     login = await call.db.read(logins.log_in, token.strip())
     if login is None:
         audit.warning("refused a login: the access token does not hold")
-        raise A2AError("UNAUTHENTICATED", NOT_HELD)
+        raise A2AError("UNAUTHENTICATED", TOKEN_NOT_HELD)
     await call.house.callers.note_use(login.token)
     answer = JSONResponse({"user": login.token.owner, "required": True})
     _set_cookie(call, answer, login.cookie, LOGIN_S)
@@ -52,7 +52,11 @@ def _set_cookie(call: Call, answer: Response, value: str, lasts_s: int) -> None:
 
 
 async def ticket(call: Call) -> Response:
-    """For an event stream that cannot carry a header: good for half a minute, as `ticket` in its address."""
+    """For an event stream that cannot carry a header: good for half a minute, as `ticket` in its address.
+
+    It stands for its caller alone, so who shows a share has none to get.
+    """
+    acting.alone(call.caller, changes=True)
     made = await call.db.read(logins.ticket, call.caller)
     return JSONResponse({"ticket": made, "expires_in_s": TICKET_S}, 201)
 

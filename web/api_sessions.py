@@ -59,7 +59,7 @@ async def make_session(call: Call) -> Response:
 
 
 async def get_session(call: Call) -> Json:
-    return await call.db.read(_session, call.owner, call.id)
+    return await call.db.read(_session, call.owner_in(call.id), call.id)
 
 
 def _session(tx: Tx, owner: str, given: str) -> Json:
@@ -83,7 +83,7 @@ async def list_messages(call: Call) -> Json:
     place = "cursor" if call.query.get("cursor") else "before"
     before = number(call.query, place, 0, 1, 1 << 40) or None
     html = bool(flag(call.query, "html"))
-    found = await call.db.read(_log, call.owner, call.id, limit + 1, before)
+    found = await call.db.read(_log, call.owner_in(call.id), call.id, limit + 1, before)
     page = found[-limit:]
     more = str(page[0].message.id) if len(found) > limit else ""
     # Rendering takes its time, and nobody else should wait for it.
@@ -161,17 +161,21 @@ async def post_message(call: Call) -> Response:
         raise bad("skill", f"one of {', '.join(call.house.settings.profiles)}")
     question = text(body, "question", 256) or None
     context = session_id(call.id, "session")
+    owner = call.owner_in(context, changes=True)
     if task_id:
-        context = await call.db.read(_context_of, call.owner, context, task_id)
+        context = await call.db.read(_context_of, owner, context, task_id)
+        owner = call.owner_in(context, changes=True)  # a share of a session opens none of its jobs' own
     parts = [*([{"text": said}] if said.strip() else []), *([] if data is None else [{"data": data}])]
     content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": parts}
     content |= {"taskId": task_id} if task_id else {}
     metadata = {name: value for name, value in {"skill": skill, "question": question}.items() if value}
     content |= {"metadata": metadata} if metadata else {}
     incoming = Incoming(
-        owner=call.owner,
+        owner=owner,
         session_id=context,
         message_id=message_id,
+        sender=call.caller.sender,
+        within=call.caller.share and call.caller.share.uid,
         fingerprint=fingerprint(content),
         text=in_words(content),
         content=content,

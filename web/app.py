@@ -43,7 +43,20 @@ from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
 from background.worker import Handler, Worker
 from knowledge.backend import StoreFailed
 from knowledge.store import Store
-from web import a2a, a2a_rest, api, api_lifecycle, api_logins, api_webhooks, console, documents, events, health, logs
+from web import (
+    a2a,
+    a2a_rest,
+    api,
+    api_lifecycle,
+    api_logins,
+    api_shares,
+    api_webhooks,
+    console,
+    documents,
+    events,
+    health,
+    logs,
+)
 from web.access import Access
 from web.callers import Callers
 from web.credentials import Credentials
@@ -133,6 +146,7 @@ class Outrider:
                 *api.routes(house),
                 *api_lifecycle.routes(house),
                 *api_logins.routes(house),
+                *api_shares.routes(house),
                 *api_webhooks.routes(house),
                 *documents.routes(house),
                 *events.routes(house),

@@ -1,7 +1,7 @@
 """Who is asking: the caller behind a request's headers, on whichever binding it came, or the refusal.
 
 It knows what callers may show: a credential of our own posts, an access token, a browser's login, a ticket; on this
-machine nothing, until a token exists. It looks up no session and no task, and what it refuses it does not explain.
+machine nothing, until a token exists; and beside it a share. It looks up no session and no task, and what it refuses it does not explain.
 """
 
 import logging
@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from background import tokens
+from background import shares, tokens
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
 from background.tokens import Token
@@ -28,13 +28,15 @@ HERE = Caller(LOCAL)
 LOOK_S = 1.0  # the safety net under the bell
 HOST, ORIGIN = b"host", b"origin"
 CREDENTIAL, AUTHORIZATION, COOKIES = b"x-outrider-credential", b"authorization", b"cookie"
-READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION, COOKIES})
+SHARE = b"x-share-token"
+READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION, COOKIES, SHARE})
 TWICE = b""  # what can be read in two ways is good for nothing
 NEEDED = (
     "An access token is needed: Authorization: Bearer TOKEN. "
     "The operator makes one with: outrider token create --user NAME"
 )
-NOT_HELD = "The access token does not hold: it is over or revoked, was altered, or is another server's"
+NOT_HELD = "The {} does not hold: it is over or revoked, was altered, or is another server's"
+TOKEN_NOT_HELD = NOT_HELD.format("access token")
 
 
 class Asked(NamedTuple):
@@ -97,6 +99,11 @@ class Callers:
         credential = asked.shown.get(CREDENTIAL)
         if credential is not None:
             return self._posted(credential)
+        caller = await self._user(asked)
+        share = asked.shown.get(SHARE)
+        return caller if share is None else await self._with_share(caller, share)
+
+    async def _user(self, asked: Asked) -> Caller:
         bearer = asked.bearer
         if bearer is not None:
             return await self._holder(bearer)
@@ -122,6 +129,11 @@ class Callers:
         await self.note_use(token)
         return Caller(token.owner, token=token.id)
 
+    async def _with_share(self, caller: Caller, text: bytes) -> Caller:
+        """Each use is written down before anything is read."""
+        found = await self._db.write(shares.use, text.decode("latin-1").strip(), caller.owner)
+        return caller._replace(share=_held(found, "share token"))
+
     async def note_use(self, token: Token) -> None:
         """That the token was used now, as exactly as that is kept."""
         if tokens.is_stale(token, self._db.now()):
@@ -145,7 +157,7 @@ def _held(found: T | None, what: str) -> T:
     """What was shown, if it holds."""
     if found is None:
         audit.warning("refused: the %s does not hold", what)
-        raise A2AError("UNAUTHENTICATED", NOT_HELD)
+        raise A2AError("UNAUTHENTICATED", NOT_HELD.format(what))
     return found
 
 
@@ -153,4 +165,6 @@ def require_standing(tx: Tx, caller: Caller) -> None:
     """For what stays open longer than a request: raises `UNAUTHENTICATED` once what let its caller in does not hold any more."""
     over = caller.until is not None and tx.now >= caller.until
     if over or (caller.token is not None and tokens.standing(tx, caller.token) is None):
-        raise A2AError("UNAUTHENTICATED", NOT_HELD)
+        raise A2AError("UNAUTHENTICATED", TOKEN_NOT_HELD)
+    if caller.share is not None and not shares.stands(tx, caller.share.id):
+        raise A2AError("UNAUTHENTICATED", NOT_HELD.format("share token"))

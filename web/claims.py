@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from background.acceptance import INITIATED_BY
 from web.a2a_errors import A2AError, invalid
 from web.caller import RESERVED_ORIGINS, Caller
 
 audit = logging.getLogger("outrider.audit")
 
 RESERVED_CONTEXT = "background:"
+OURS = (INITIATED_BY,)  # what Outrider writes into the metadata of a message that somebody sent
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -41,6 +43,9 @@ def check_claims(caller: Caller, context_id: str | None, *metadata: Mapping[str,
         raise _refused_claim(
             caller, "message.metadata.origin", f"{' and '.join(sorted(RESERVED_ORIGINS))} are reserved"
         )
+    for name in OURS:
+        if any(name in (given or {}) for given in metadata):
+            raise _refused_claim(caller, f"message.metadata.{name}", "is written by Outrider alone")
 
 
 def _claims_origin(metadata: Mapping[str, object] | None) -> bool:

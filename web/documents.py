@@ -20,7 +20,8 @@ from web.paging import bad, choice, number
 log = logging.getLogger("outrider.documents")
 
 SOURCE_TYPE = "document"
-SOURCE_TYPES = ("background_report", SOURCE_TYPE)
+REPORT = "background_report"
+SOURCE_TYPES = (REPORT, SOURCE_TYPE)
 OWN_DOCS = "outrider docs"
 KEY = "document:"
 HERE = Path(__file__).parent  # docs/ and the README are part of the package, by links
@@ -29,12 +30,17 @@ MAX_TEXT = 4_000_000
 
 
 async def search(call: Call) -> Json:
+    session = call.query.get("session")
+    owner = call.owner_in(session)
+    source_type = choice(call.query, "source_type", SOURCE_TYPES)
+    if owner != call.caller.owner and source_type not in (None, REPORT):
+        return {"hits": []}  # a document's name may be that of the session; what was shared are its reports
     hits = await call.house.knowledge.search(
         call.query.get("q", ""),
-        call.owner,
+        owner,
         limit=number(call.query, "limit", 10, 1, 50),
-        session=call.query.get("session"),
-        source_type=choice(call.query, "source_type", SOURCE_TYPES),
+        session=session,
+        source_type=REPORT if owner != call.caller.owner else source_type,
         min_trust=number(call.query, "min_trust", 1, 1, 3),
     )
     return {"hits": [hit_json(hit) for hit in hits]}

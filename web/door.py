@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from background.errors import Fault, StorageUnavailable
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
+from web import acting
 from web.a2a_errors import A2AError, headers
 from web.access import caller_of
 from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
@@ -26,6 +27,7 @@ log = logging.getLogger("outrider.api")
 
 STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "limit": 429, "unavailable": 503}
 RETRY_AFTER = {"Retry-After": "5"}
+READS = frozenset({"GET", "HEAD"})
 NESTING = 32
 LARGE_BODY = 32_768  # bytes
 Json = dict[str, Any]
@@ -57,7 +59,12 @@ class Call:
 
     @property
     def owner(self) -> str:
-        return self.caller.owner
+        """As whom the caller acts on what is in no session that the request names. Raises `not_found`, see `acting`."""
+        return acting.alone(self.caller, changes=self.request.method not in READS)
+
+    def owner_in(self, session_id: str | None, *, changes: bool = False) -> str:
+        """As whom the caller acts in the session that the request names. Raises `not_found`, see `acting`."""
+        return acting.in_session(self.caller, session_id, changes=changes)
 
     async def body(self, most: int = BODY_LIMIT) -> Json:
         """The JSON object that was sent, of at most so many bytes; an empty body is an empty one."""

@@ -31,7 +31,8 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 async def stream(call: Call) -> Response:
     """Live from now on, or from behind `Last-Event-ID`; where rows behind it were purged, `reset` comes first."""
     session = call.query.get("session")
-    uid = await call.db.read(_uid, call.owner, session) if session is not None else None
+    owner = call.owner_in(session)
+    uid = await call.db.read(_uid, owner, session) if session is not None else None
     given = call.request.headers.get("last-event-id")
     if given is not None and not (given.isascii() and given.isdigit() and len(given) < 16):
         raise bad("Last-Event-ID", "the id of an event")
@@ -41,7 +42,7 @@ async def stream(call: Call) -> Response:
     if call.request.method == "HEAD":  # whoever asks so reads no body, and would wait for the end of one that has none
         return Response(media_type="text/event-stream", headers=HEADERS)
     return StreamingResponse(
-        _frames(call.house, call.caller, newest if reset else last, session, uid, reset),
+        _frames(call.house, call.caller, owner, newest if reset else last, session, uid, reset),
         media_type="text/event-stream",
         headers=HEADERS,
     )
@@ -51,20 +52,20 @@ def _uid(tx: Tx, owner: str, session: str) -> str:
     return sessions.get(tx, owner, session).uid
 
 
-def _after(tx: Tx, caller: Caller, last: int, uid: str | None) -> list[Event]:
+def _after(tx: Tx, caller: Caller, owner: str, last: int, uid: str | None) -> list[Event]:
     require_standing(tx, caller)
-    return events.after(tx, caller.owner, last, uid)
+    return events.after(tx, owner, last, uid)
 
 
 async def _frames(
-    house: House, caller: Caller, last: int, session: str | None, uid: str | None, reset: bool
+    house: House, caller: Caller, owner: str, last: int, session: str | None, uid: str | None, reset: bool
 ) -> AsyncIterator[str]:
     preview = Preview()
     loop = asyncio.get_running_loop()
     with house.db.bell.listen("events", "tokens") as ear:
 
         def hear(of: str, data: Delta) -> None:
-            if of == caller.owner and session in (None, data["session"]):
+            if of == owner and session in (None, data["session"]):
                 preview.fresh.append(data)
                 ear.hear()
 
@@ -74,7 +75,7 @@ async def _frames(
             while not house.stopping:
                 preview.ripen()
                 try:
-                    rows = await house.db.read(_after, caller, last, uid)
+                    rows = await house.db.read(_after, caller, owner, last, uid)
                 except A2AError:  # its token was revoked, or its login is over; asked again, it is told so
                     return
                 for row in rows:
