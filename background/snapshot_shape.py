@@ -44,10 +44,7 @@ def bad(place: str, why: str) -> Fault:
 
 def checked(snapshot: Any) -> Given:
     """The snapshot, if it is one. Raises an `invalid` fault that names the first place that is not as we write it."""
-    if not isinstance(snapshot, dict) or snapshot.get("format") != FORMAT:
-        raise bad("format", f"must be {FORMAT}")
-    if type(snapshot.get("version")) is not int or snapshot["version"] != VERSION:
-        raise bad("version", f"must be {VERSION}")
+    recognized(snapshot)
     session = snapshot.get("session")
     if not isinstance(session, dict) or not _text(128)(session.get("id")):
         raise bad("session.id", "must be text of 1 to 128 characters")
@@ -58,6 +55,17 @@ def checked(snapshot: Any) -> Given:
         raise bad("tasks.reason", "only a failed task has one")
     messages = _entries(snapshot, "messages", MOST_MESSAGES, "uid", _MESSAGE)
     return Given(session["id"], session.get("updated_at", 0), tasks, _results(snapshot, tasks), messages)
+
+
+def recognized(snapshot: Any) -> None:
+    """Whether it says of itself that it is a snapshot that we can read. Raises an `invalid` fault that says what it is not."""
+    if not isinstance(snapshot, dict) or snapshot.get("format") != FORMAT:
+        raise Fault("invalid", f'This is no exported session: its "format" is not "{FORMAT}".', field="format")
+    version = snapshot.get("version")
+    if type(version) is not int or version != VERSION:
+        newer = " It was exported by a newer Outrider." if type(version) is int and version > VERSION else ""
+        why = f'This export cannot be read here: its "version" is not {VERSION}.{newer}'
+        raise Fault("invalid", why, field="version")
 
 
 def _results(snapshot: Json, tasks: list[Json]) -> dict[str, Json]:

@@ -37,6 +37,7 @@ def export(tx: Tx, session: Session) -> Snapshot:
         "format": FORMAT,
         "version": VERSION,
         "session": {"id": session.id, "created_at": session.created_at, "updated_at": session.updated_at},
+        "left_out": left_out(tx, session),
         "tasks": [_task(tx, row, seal) for row in turns],
         "results": {task_id: _result(result, seal, task_id) for task_id, result in kept.items()},
         "messages": [
@@ -45,6 +46,11 @@ def export(tx: Tx, session: Session) -> Snapshot:
             if entry.task_id is None or entry.task_id in ids
         ],
     }
+
+
+def left_out(tx: Tx, session: Session) -> Snapshot:
+    """What a snapshot of the session does not hold though it was said there: `turns` that have not ended."""
+    return {"turns": sessions.with_running(tx, session).running}
 
 
 class _Seal:

@@ -13,6 +13,7 @@ from agent.lifecycle import forgetting
 from background import jobs, retention, sessions, snapshots, tasks, terminal
 from background.database import Tx
 from background.errors import Fault, not_found
+from background.snapshot_shape import recognized
 from web.api import job_json
 from web.api_sessions import session_json
 from web.door import Call, Endpoint, Json, door, session_id
@@ -67,6 +68,7 @@ async def import_session(call: Call) -> Response:
     """A snapshot, as it was exported; `id` in the query gives the session another name."""
     call.house.require_open()
     snapshot = await call.body(MOST_BYTES)
+    recognized(snapshot)  # before its id is missed: what is no snapshot at all has none
     to = call.query.get("id")
     given = snapshot.get("session")
     named = to if to is not None else given.get("id") if isinstance(given, dict) else None
@@ -90,7 +92,9 @@ async def copy_session(call: Call) -> Response:
 
 
 def _copy(tx: Tx, owner: str, given: str, target: str) -> Json:
-    return session_json(sessions.with_running(tx, snapshots.copy(tx, sessions.get(tx, owner, given), target)))
+    source = sessions.get(tx, owner, given)
+    copied = session_json(sessions.with_running(tx, snapshots.copy(tx, source, target)))
+    return {**copied, "left_out": snapshots.left_out(tx, source)}
 
 
 def routes(house: House) -> list[BaseRoute]:

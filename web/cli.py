@@ -4,6 +4,7 @@
 Every command but `serve`, `worker`, `seal` and `token` asks a running server, and the server decides.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,7 +202,9 @@ def session_list(as_json: AsJson = False, url: Url = None) -> None:
 def session_export(session: SessionId, url: Url = None) -> None:
     """Prints a session as JSON, its texts sealed: it can be imported where one of this server's seal keys is."""
     with server(url) as client:
-        sys.stdout.buffer.write(client.content(f"{session_path(session)}/export") + b"\n")
+        exported = client.content(f"{session_path(session)}/export")
+    sys.stdout.buffer.write(exported + b"\n")
+    tell_left_out(json.loads(exported))
 
 
 @session_app.command("import", cls=Plain)
@@ -216,7 +219,11 @@ def session_import(
     except OSError as problem:
         fail(f"{file}: {problem.strerror}")
     with server(url) as client:
-        print(client.send("/api/sessions/import", content, id=session)["id"])
+        try:
+            print(client.send("/api/sessions/import", content, id=session)["id"])
+        except Refused as problem:  # of what was typed only the name is the server's to judge; the rest is in the file
+            typed = problem.status == 400 and problem.field == "id"
+            fail(problem if typed or problem.status != 400 else f"{file}: {problem}", 2 if typed else 1)
 
 
 @session_app.command("copy", cls=Plain)
@@ -227,7 +234,16 @@ def session_copy(
 ) -> None:
     """Copies a session's ended turns with their results into a new session, and prints its id."""
     with server(url) as client:
-        print(client.post(f"{session_path(session)}/copy", {"id": to} if to else {})["id"])
+        copied = client.post(f"{session_path(session)}/copy", {"id": to} if to else {})
+    print(copied["id"])
+    tell_left_out(copied)
+
+
+def tell_left_out(carried: dict[str, Any]) -> None:
+    """Says what of a session was not taken along."""
+    if turns := carried.get("left_out", {}).get("turns", 0):
+        left = f"{turns} turns that have" if turns > 1 else "1 turn that has"
+        print(f"Left out: {left} not ended yet.", file=sys.stderr)
 
 
 @session_app.command("erase", cls=Plain)

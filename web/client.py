@@ -33,12 +33,13 @@ class Away(ClientError):
 
 
 class Refused(ClientError):
-    """The server answered with an error: `status` as in HTTP, `code` as in the body (empty if there was none)."""
+    """The server answered with an error: `status` as in HTTP, `code` and `field` as in the body (empty if there was none)."""
 
-    def __init__(self, message: str, status: int, code: str = "") -> None:
+    def __init__(self, message: str, status: int, code: str = "", field: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.field = field
 
 
 def part(identifier: str) -> str:
@@ -164,12 +165,12 @@ class Client:
         )
 
     def _refused(self, response: httpx.Response) -> Refused:
-        code, message = _error(response)
+        code, message, field = _error(response)
         if not message:
             return Refused(f"{self.url} answered {response.status_code}, and not like Outrider.", response.status_code)
         sent = "is the token that was sent" if "Authorization" in self._http.headers else "is not set"
         hint = f" (OUTRIDER_TOKEN {sent})" if response.status_code == 401 else ""
-        return Refused(f"{message}{hint}", response.status_code, code)
+        return Refused(f"{message}{hint}", response.status_code, code, field)
 
 
 def _reason(problem: httpx.RequestError) -> str:
@@ -181,10 +182,11 @@ def _given(params: dict[str, Any]) -> dict[str, Any]:
     return {name: clean(str(value)) for name, value in params.items() if value is not None}
 
 
-def _error(response: httpx.Response) -> tuple[str, str]:
-    """Code and message of an error's body; empty where there are none."""
+def _error(response: httpx.Response) -> tuple[str, str, str]:
+    """Code and message of an error's body, and the field that it names; empty where there are none."""
     try:
         error = response.json()["error"]
-        return str(error["code"]), str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        return "", ""
+        details = error.get("details") or {}
+        return str(error["code"]), str(error["message"]), str(details.get("field", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", "", ""

@@ -99,8 +99,10 @@ def test_what_runs_waits_or_is_called_is_not_copied(
         server.wait(lambda: sum(asked.gate == "late" for asked in model.requests()) == 2)
         queued = server.say(session, "and then")
         calls = rows(server.data, "select count(*) as n from runs where kind = 'push'")
-        other = copied(server, session, id=f"{session}-copy")
-        assert other == f"{session}-copy"
+        assert server.get(f"/api/sessions/{session}/export")["left_out"] == {"turns": 2}
+        answer = server.post(f"/api/sessions/{session}/copy", id=f"{session}-copy")
+        other = answer["id"]
+        assert other == f"{session}-copy" and answer["left_out"] == {"turns": 2}
         assert [m["text"] for m in server.messages(other)] == [f"say {word}", f"say {word}", "go", "Sent out."]
         assert server.jobs(other) == [] and server.get(f"/api/sessions/{other}")["running"] == 0
         assert {one["task_id"] for one in server.get("/api/webhooks")["webhooks"]} == {task}

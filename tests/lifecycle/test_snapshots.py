@@ -334,7 +334,7 @@ def test_where_less_is_kept_less_is_kept_of_it(inside: Make, model: ScriptedMode
 
 
 def test_the_command_line_carries_a_session_over(server: Server, snapshot: Json, session: str, tmp_path: Path) -> None:
-    """Export, import, copy, erase: what is wrong is one line and exit code 1 or 2."""
+    """Export, import, copy, erase: what is wrong is one line; exit code 2 is for what was typed, 1 for what is in the file."""
 
     def outrider(*words: str) -> tuple[int, str, str]:
         command = [sys.executable, "-m", "web.cli", "session", *words, "--url", server.url]
@@ -350,6 +350,35 @@ def test_the_command_line_carries_a_session_over(server: Server, snapshot: Json,
     assert texts(server, f"{session}-c") == texts(server, session)
     assert outrider("erase", session, "--yes") == (0, "", "")
     assert server.http.get(f"/api/sessions/{session}").status_code == 404
-    file.write_text("{}")
-    code, _, told = outrider("import", str(file))
-    assert code == 2 and told.startswith("outrider: ") and told.count("\n") == 1
+    altered = _changed(json.loads(printed), "messages.0.text", "sealed:AAAA")
+    for content, words in {
+        "{}": 'This is no exported session: its "format" is not "outrider.session".',
+        json.dumps({**json.loads(printed), "version": 2}): "exported by a newer Outrider",
+        json.dumps(altered): "messages.",
+        "no JSON": "must be JSON",
+    }.items():
+        file.write_text(content)
+        code, _, told = outrider("import", str(file))
+        assert (code, told.count("\n")) == (1, 1) and told.startswith(f"outrider: {file}: ") and words in told
+    file.write_text(printed)
+    code, _, told = outrider("import", str(file), "--as", "a b")
+    assert (code, told.count("\n")) == (2, 1) and told.startswith("outrider: id: ")
+
+
+def test_the_command_line_says_what_was_left_out(server: Server, model: ScriptedModel, session: str, word: str) -> None:
+    """F162: a turn that still thinks is in no export and no copy, and whoever asked for one reads that."""
+
+    def told(*words: str) -> str:
+        command = [sys.executable, "-m", "web.cli", "session", *words, "--url", server.url]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stderr
+
+    model.rules([Rule(last_user=word, text="late", gate="late")])
+    server.ask(session, "hello")
+    assert told("export", session) == ""
+    thinking = server.say(session, word)
+    assert told("export", session) == "Left out: 1 turn that has not ended yet.\n"
+    waiting = server.say(session, "and then")
+    assert told("copy", session) == "Left out: 2 turns that have not ended yet.\n"
+    model.open("late")
+    for one in (thinking, waiting):
+        server.ended(one)
