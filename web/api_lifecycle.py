@@ -67,13 +67,13 @@ async def export_session(call: Call) -> Response:
 async def import_session(call: Call) -> Response:
     """A snapshot, as it was exported; `id` in the query gives the session another name."""
     call.house.require_open()
-    snapshot = await call.body(MOST_BYTES)
+    owner, snapshot = call.owner, await call.body(MOST_BYTES)
     recognized(snapshot)  # before its id is missed: what is no snapshot at all has none
     to = call.query.get("id")
     given = snapshot.get("session")
     named = to if to is not None else given.get("id") if isinstance(given, dict) else None
     target = session_id(named, "id" if to is not None else "session.id")
-    return JSONResponse(await call.db.write(_load, call.owner, snapshot, target, call.house), 201)
+    return JSONResponse(await call.db.write(_load, owner, snapshot, target, call.house), 201)
 
 
 def _load(tx: Tx, owner: str, snapshot: Json, target: str, house: House) -> Json:

@@ -4,12 +4,21 @@
 """
 
 import asyncio
+import gc
 import logging
+import shlex
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +28,7 @@ import uvicorn
 import uvloop
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from agent import plugins, sdk
@@ -72,6 +82,7 @@ log = logging.getLogger("outrider")
 VERSION = version("outrider")
 BACKLOG = 2048
 PUSHES = 32  # webhook calls at once; slots of their own, since a receiver may take its 10 s each time
+COLLECTED_AT = (50_000, 20, 20)  # objects more than before; and younger generations' rounds, see the module gc
 FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
 
 
@@ -138,24 +149,8 @@ class Outrider:
         self.house.db.bell.ring_all()
 
     def _stack(self) -> ASGIApp:
-        house = self.house
-        inner = Starlette(
-            routes=[
-                *a2a.routes(house, VERSION),
-                *a2a_rest.routes(house),
-                *api.routes(house),
-                *api_lifecycle.routes(house),
-                *api_logins.routes(house),
-                *api_shares.routes(house),
-                *api_webhooks.routes(house),
-                *documents.routes(house),
-                *events.routes(house),
-                *health.routes(house),
-                *console.routes(),
-            ],
-            exception_handlers={404: _not_found, 405: _not_found},
-        )
-        return Access(inner, self.settings, house.callers)
+        inner = Starlette(routes=routes(self.house), exception_handlers={404: _not_found, 405: _not_found})
+        return Access(inner, self.settings, self.house.callers)
 
     def _handlers(self) -> dict[str, Handler]:
         house, settings = self.house, self.settings
@@ -277,6 +272,23 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
+def routes(house: House) -> list[BaseRoute]:
+    """Everything that is served. Who may ask for what is tried on each, in `tests/access/test_routes.py`."""
+    return [
+        *a2a.routes(house, VERSION),
+        *a2a_rest.routes(house),
+        *api.routes(house),
+        *api_lifecycle.routes(house),
+        *api_logins.routes(house),
+        *api_shares.routes(house),
+        *api_webhooks.routes(house),
+        *documents.routes(house),
+        *events.routes(house),
+        *health.routes(house),
+        *console.routes(),
+    ]
+
+
 async def require_token(settings: Settings, db: Database) -> None:
     """Raises `BadSetting` where others could reach us and nobody has a token to be known by."""
     if not is_loopback(settings.host) and not await db.read(tokens.hold):
@@ -384,6 +396,17 @@ def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) 
     return 0
 
 
+def collect_seldom() -> None:
+    """What has been loaded is looked through no more for garbage, and the rest not at every few hundred new objects.
+
+    A large body is a hundred thousand lists and objects at once, none of them garbage: with Python's own thresholds the
+    collector would take ten times as long over it as the parser, and nobody can do anything meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AT)
+
+
 def _stop_event() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -415,14 +438,30 @@ def _listen(settings: Settings) -> socket.socket:
         raise BadSetting(f"OUTRIDER_PORT: cannot listen on {address}: {error.strerror}; choose a free one") from error
 
 
+def _grpc(settings: Settings) -> Callable[[House], AbstractAsyncContextManager[None]]:
+    """What serves gRPC beside the rest, where it is asked for. Raises `BadSetting` where its libraries are not installed."""
+    if settings.grpc_port is None:
+        return lambda house: nullcontext()
+    try:
+        from web import a2a_grpc
+    except ModuleNotFoundError as missing:
+        command = f"{shlex.quote(sys.executable)} -m pip install 'outrider[grpc]'"
+        raise BadSetting(f"OUTRIDER_GRPC_PORT: gRPC needs a library that is not installed: {command}") from missing
+    return a2a_grpc.serving
+
+
 async def _serve(settings: Settings, worker: bool) -> None:
     stop = _stop_event()
+    grpc = _grpc(settings)
     outrider = build(settings, works=worker)
     with _listen(settings) as listener:
-        async with outrider.running():
+        async with outrider.running(), grpc(outrider.house):
+            collect_seldom()
             server = _Server(_config(outrider.app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
+            if settings.grpc_address is not None:
+                print(f"A2A over gRPC on {settings.grpc_address}", flush=True)
             for problem in [*await health.problems(outrider.house), *outrider.house.flaws]:
                 log.warning(problem)
             await stop.wait()
@@ -448,5 +487,6 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 async def _work(settings: Settings) -> None:
     stop = _stop_event()
     async with build(settings, serves=False).running() as outrider:
+        collect_seldom()
         print(f"Outrider {VERSION} works on {outrider.settings.data}", flush=True)
         await stop.wait()

@@ -264,9 +264,7 @@ def test_f077_a_writable_share_speaks_in_its_session_and_everybody_sees_who_it_w
 ) -> None:
     """The task is Alice's; that Bob sent it is said by Outrider, on every binding."""
     sent = writer.rpc("SendMessage", {"message": message(shared.id)})["result"]["task"]
-    over_rest = writer.send(
-        "POST", "/a2a/rest/message:send", VERSION, json={"message": message(shared.id)}
-    )
+    over_rest = writer.send("POST", "/a2a/rest/message:send", VERSION, json={"message": message(shared.id)})
     by_api = writer.post(f"/api/sessions/{shared.id}/messages", text="by api", skill="echo").json()["task_id"]
     shared.alice.server.wait(lambda: "artifacts" in shared.alice.rpc("GetTask", {"id": by_api})["result"])
     for task_id in (sent["id"], over_rest.json()["task"]["id"], by_api):
