@@ -234,7 +234,7 @@ def _raisable(error: BaseException) -> BaseException:
 
 
 def artifacts_of(given: Iterable[tuple[str | None, Any]]) -> list[dict[str, Any]]:
-    """(name, answer) pairs as protocol artifacts without ids; an answer of None is none. Raises `BadAnswer`."""
+    """(name, answer) pairs as protocol artifacts without ids; of nothing (None, "", []) there is none. Raises `BadAnswer`."""
     made = []
     for name, answer in given:
         parts = parts_of(answer)
@@ -248,7 +248,7 @@ def parts_of(answer: Any) -> list[Part]:
     if answer is None:
         return []
     if isinstance(answer, str):
-        return [{"text": clean(answer)}]
+        return [{"text": clean(answer)}] if answer else []
     if not isinstance(answer, list):
         raise BadAnswer(f"an answer is a text, a list of parts, or None, not {type(answer).__name__}")
     return [_part(part, f"parts[{index}]") for index, part in enumerate(answer)]

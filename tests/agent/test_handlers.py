@@ -60,7 +60,8 @@ def parked(run: Run, function: Any, held: Held) -> Question:
     ("answer", "artifacts"),
     [
         ("text", [{"parts": [{"text": "text"}]}]),
-        ("", [{"parts": [{"text": ""}]}]),
+        ("", []),
+        ([{"text": ""}], [{"parts": [{"text": ""}]}]),
         (None, []),
         ([], []),
         ([{"data": {"b": (1, 2), "a": None}}], [{"parts": [{"data": {"b": [1, 2], "a": None}}]}]),
