@@ -517,7 +517,8 @@ def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
         path.touch(mode=0o600)
         try:
             with closing(_open(path)) as connection:
-                vault = vault or sealing.key_file(path.with_name(KEY_FILE), make=not sealing.is_sealed(connection))
+                wanted = sealing.sealed_with(connection)
+                vault = vault or sealing.key_file(path.with_name(KEY_FILE), make=not wanted, wanted=wanted)
                 sealing.require_keys(connection, vault)
                 if connection.execute("pragma auto_vacuum").fetchone()[0] != INCREMENTAL:  # saying it again would write
                     connection.execute("pragma auto_vacuum=incremental")  # an old file turns to it by a vacuum

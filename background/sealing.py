@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -123,20 +123,23 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
     return keys
 
 
-def key_file(path: Path, *, make: bool = True) -> Vault:
+def key_file(path: Path, *, make: bool = True, wanted: Collection[str] = ()) -> Vault:
     """The vault of a key file. Where there is none it is made (mode 0600), unless `make` is False: a new key would hide
-    that the old one is lost. Raises `UnusableDatabase`.
+    that the old one is lost. Raises `UnusableDatabase`, which names the ids of the keys that are `wanted`.
     """
+    sealed = f"the registry was sealed with {_keys(wanted)}; " if wanted else ""
     if not path.exists():
         if not make:
-            raise UnusableDatabase(
-                f"{path} is not there, and its key sealed the registry; put back the file that was there"
-            )
+            raise UnusableDatabase(f"{path} is not there; {sealed}put back the file that was there")
         write_keys(path, (new_key(),), new=True)
     try:
         return Vault(parse_keys(path.read_text()))
     except ValueError:
-        raise UnusableDatabase(f"{path} holds no sealing keys; put back the file that was there") from None
+        raise UnusableDatabase(f"{path} holds no sealing keys; {sealed}put back the file that was there") from None
+
+
+def _keys(ids: Collection[str]) -> str:
+    return f"{'keys' if len(ids) > 1 else 'key'} {', '.join(ids)}"
 
 
 def write_keys(path: Path, keys: Iterable[bytes], *, new: bool = False) -> None:
@@ -164,10 +167,11 @@ def write_keys(path: Path, keys: Iterable[bytes], *, new: bool = False) -> None:
 # -- a file and its keys
 
 
-def is_sealed(connection: sqlite3.Connection) -> bool:
-    """Whether anything was ever sealed in this file."""
+def sealed_with(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The ids of the keys without which this file cannot be read; none where nothing was ever sealed in it."""
     there = connection.execute("select 1 from sqlite_master where type = 'table' and name = 'seals'").fetchone()
-    return there is not None and connection.execute("select 1 from seals").fetchone() is not None
+    found = connection.execute("select key_id from seals order by created_at, key_id").fetchall() if there else []
+    return tuple(row[0] for row in found)
 
 
 def require_keys(connection: sqlite3.Connection, vault: Vault) -> None:
@@ -176,16 +180,21 @@ def require_keys(connection: sqlite3.Connection, vault: Vault) -> None:
     Raises `UnusableDatabase` with one line: without its key nothing here could be read, and an answer that cannot be
     read must not look like one that is not there.
     """
-    if not is_sealed(connection):
-        return
-    for key_id, mark in connection.execute("select key_id, mark from seals").fetchall():
-        try:
-            vault.unseal("seals.mark", key_id, mark)
-        except Unsealable:
-            raise UnusableDatabase(
-                f"the registry was sealed with key {key_id}, which is not among those given "
-                f"({', '.join(vault.key_ids)}); put it back (OUTRIDER_SEAL_KEY, or the key file in the data folder)"
-            ) from None
+    missing = [key_id for key_id in sealed_with(connection) if not _opens(connection, vault, key_id)]
+    if missing:
+        are, them = ("which are", "them") if len(missing) > 1 else ("which is", "it")
+        raise UnusableDatabase(
+            f"the registry was sealed with {_keys(missing)}, {are} not among those given "
+            f"({', '.join(vault.key_ids)}); put {them} back (OUTRIDER_SEAL_KEY, or the key file in the data folder)"
+        )
+
+
+def _opens(connection: sqlite3.Connection, vault: Vault, key_id: str) -> bool:
+    (mark,) = connection.execute("select mark from seals where key_id = ?", (key_id,)).fetchone()
+    try:
+        return vault.unseal("seals.mark", key_id, mark) == MARK
+    except Unsealable:
+        return False
 
 
 def check(connection: sqlite3.Connection, vault: Vault, now: int) -> None:
