@@ -68,7 +68,7 @@ class Allowed:
         for entry in entries:
             lowered = entry.lower()
             if "/" in entry or ":" in entry or _is_numeric(lowered):
-                networks.append(ipaddress.ip_network(entry.strip("[]")))
+                networks.append(_network(entry))
             else:
                 hosts.add(_name(lowered))
         return cls(frozenset(hosts), tuple(networks))
@@ -168,6 +168,14 @@ def _host(given: str) -> str:
         return _name(given)
     except ValueError:
         raise Forbidden("must have a host that is a name or an address, without a dot at its end") from None
+
+
+def _network(given: str) -> Network:
+    """A network or an address, IPv6 also in brackets. One with a zone is none: no address of a webhook can have a zone."""
+    bare = given[1:-1] if given.startswith("[") and given.endswith("]") else given
+    if "%" in bare:
+        raise ValueError("a zone")
+    return ipaddress.ip_network(bare)
 
 
 def _name(given: str) -> str:

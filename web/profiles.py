@@ -163,6 +163,6 @@ def _hint(field: str, fields: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a refusal: on one line, and short."""
-    text = repr(value)
+    """A value in a refusal: on one line, short, and as the file spells it."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -102,8 +102,20 @@ def sealing_keys(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
+class BadEntry(ValueError):
+    """One of a list cannot be used; `entry` is the one."""
+
+    def __init__(self, entry: object) -> None:
+        super().__init__("not an entry")
+        self.entry = entry
+
+
 def opened(value: tuple[str, ...]) -> tuple[str, ...]:
-    Allowed.of(value)  # raises ValueError
+    for entry in value:
+        try:
+            Allowed.of([entry])
+        except ValueError:
+            raise BadEntry(entry) from None
     return value
 
 

@@ -33,6 +33,7 @@ from agent.profiles import BUILTIN, Profile
 from background.ceilings import LEVELS
 from web.profiles import BadTable, read_profiles, read_providers, shown, split
 from web.setting_values import (
+    BadEntry,
     Count,
     Name,
     Names,
@@ -89,7 +90,9 @@ class Settings(BaseModel):
         json_schema_extra={"allowed": "a folder that can be made and written", "shown": DEFAULT_DATA},
     )
     host: Annotated[str, AfterValidator(listening_host)] = _told(
-        "127.0.0.1", "an IP address, or `localhost`", "The address to listen on. Any but loopback needs an access token to start with."
+        "127.0.0.1",
+        "an IP address, or `localhost`",
+        "The address to listen on. Any but loopback needs an access token to start with.",
     )
     port: Count = _bounded(8420, 1, 65535, "The port to listen on.")
     model: Name = _told(
@@ -412,20 +415,27 @@ def _data_folder(given: object, source: str) -> Path:
 def _refusal(invalid: ValidationError, given: Mapping[str, tuple[object, str]]) -> BadSetting:
     first = invalid.errors()[0]
     key = str(first["loc"][0])
-    if isinstance(table := first.get("ctx", {}).get("error"), BadTable):
-        return BadSetting(f"{table} ({given[key][1]})")
-    return _bad(key, given)
+    error = first.get("ctx", {}).get("error")
+    if isinstance(error, BadTable):
+        return BadSetting(f"{error} ({given[key][1]})")
+    if isinstance(error, BadEntry):
+        return _bad(key, given, error.entry)
+    of_list = len(first["loc"]) > 1 and isinstance(given[key][0], tuple)
+    return _bad(key, given, *([first["input"]] if of_list else []))
 
 
-def _bad(key: str, given: Mapping[str, tuple[object, str]]) -> BadSetting:
+def _bad(key: str, given: Mapping[str, tuple[object, str]], *entry: object) -> BadSetting:
+    """The refusal of a setting; of a list, for the sake of one `entry`."""
     value, source = given[key]
     if key not in _simple():
         return BadSetting(f"{key} ({source}): this version has no such setting")
     # A database address may hold a password, and a refusal ends up in logs.
     if key == "database_url" and "://" in str(value):
         value = str(value).split("://")[0] + "://…"
-    told = "what is given" if key in SECRET else shown(value)
+    told = "what is given" if key in SECRET else shown(*entry or (value,))
     allowed = _allowed(Settings.model_fields[key])
+    if entry and key not in SECRET:
+        return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {told} is none of {allowed}")
     return BadSetting(f"{key} ({PREFIX}{key.upper()}, {source}): {told} is not {allowed}")
 
 

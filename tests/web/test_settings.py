@@ -104,7 +104,7 @@ def test_seconds_may_be_fractions(load_from: Load, key: str) -> None:
 @pytest.mark.parametrize("key", [key for key in BOUNDS if not key.endswith("_s")])
 def test_a_count_is_whole_and_true_is_not_one(load_from: Load, key: str) -> None:
     assert key in refusal(load_from, env={f"OUTRIDER_{key.upper()}": "0.5"})
-    assert "True" in refusal(load_from, toml=f"{key} = true")
+    assert "true" in refusal(load_from, toml=f"{key} = true")
 
 
 @pytest.mark.parametrize("key", WORDS)
@@ -229,6 +229,20 @@ def test_a_signing_key_is_never_shown(load_from: Load) -> None:
     for bad in ("hunter2", f"{first},hunter2", "hunter2-with-an-\u00fcmlaut", "hunter2" * 40):
         text = refusal(load_from, env={"OUTRIDER_WEBHOOK_KEYS": bad})
         assert "hunter2" not in text and first not in text and "16 to 256" in text
+
+
+@pytest.mark.parametrize(
+    "entry", ["10.0.0.1/8", "http://10.0.0.1/", "10.0.0.1:80", "[::1]:80", "fe80::1%eth0", "*.a", " a "]
+)
+def test_F081_an_entry_that_no_webhook_can_ever_be_stops_the_start_and_is_named(load_from: Load, entry: str) -> None:
+    told = refusal(load_from, toml=f"webhook_allow = ['10.0.0.1', '{entry}', 'hooks.intern']")
+    assert f"outrider.toml): '{entry}' is none of host names, addresses and networks" in told and "hooks" not in told
+
+
+def test_a_refusal_spells_values_as_the_file_does(load_from: Load) -> None:
+    assert '["chat", "chat"] is not one or more of' in refusal(load_from, toml="profiles = ['chat', 'chat']")
+    assert "5 is none of model names" in refusal(load_from, toml="fallback_models = ['openai:x', 5]")
+    assert "false is not a text of at most" in refusal(load_from, toml="[profiles.mine]\ndescription = false")
 
 
 def test_a_refusal_stays_short(load_from: Load) -> None:
