@@ -335,17 +335,18 @@ def ceiling_of(tx: Tx, task_id: str) -> str:
 
 @dataclass(frozen=True)
 class End:
-    """How a task stands, and why it failed."""
+    """How a task stands, why it failed, and when it ended."""
 
     state: str
     reason: str | None
     detail: str | None
+    at: int | None
 
 
 def ends(tx: Tx, task_ids: list[str]) -> dict[str, End]:
     """How these tasks stand, by task."""
     rows = tx.q(
-        "select id, state, reason, detail from tasks where id in (select value from json_each(:ids))",
+        "select id, state, reason, detail, ended_at from tasks where id in (select value from json_each(:ids))",
         ids=json.dumps(task_ids),
     )
     return {
@@ -353,6 +354,7 @@ def ends(tx: Tx, task_ids: list[str]) -> dict[str, End]:
             row["state"],
             row["reason"],
             None if row["detail"] is None else tx.unseal("tasks.detail", row["id"], row["detail"]),
+            row["ended_at"],
         )
         for row in rows
     }

@@ -91,10 +91,14 @@ async def list_messages(call: Call) -> Json:
 
 
 class Logged(NamedTuple):
-    """An entry of a log with the end of its task: `result` of an agent's answer alone, `question` of one that is open."""
+    """An entry of a log with the end of its task: `result` of an agent's answer alone, `question` of one that is open.
+
+    `last`: it is the entry with which its task ended, which has the answer, or why there is none.
+    """
 
     message: Message
     end: tasks.End | None
+    last: bool
     result: Result | None
     question: Asked | None
 
@@ -102,18 +106,24 @@ class Logged(NamedTuple):
 def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list[Logged]:
     found = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before)
     ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
-    said = [message.task_id for message in found if message.task_id and message.kind == "agent" and not message.text]
-    answers = results.read_many(tx, said)
+    last = {message.id for message in found if _is_last(message, ends.get(message.task_id or ""))}
+    answers = results.read_many(tx, [message.task_id for message in found if message.id in last and message.task_id])
     parked = {task_id: questions.current(tx, task_id) for task_id, end in ends.items() if end.state in INTERRUPTED}
     return [
         Logged(
             message,
             ends.get(message.task_id or ""),
-            answers.get(message.task_id or "") if message.kind == "agent" and not message.text else None,
+            message.id in last,
+            answers.get(message.task_id or "") if message.id in last else None,
             _open_question(message, parked.get(message.task_id or "")),
         )
         for message in found
     ]
+
+
+def _is_last(message: Message, end: tasks.End | None) -> bool:
+    """Whether it was written with its task's end. Others of the agent's are questions, also where their text is not kept."""
+    return message.kind == "agent" and not message.text and end is not None and message.created_at == end.at
 
 
 def _open_question(message: Message, asked: Asked | None) -> Asked | None:
@@ -129,6 +139,7 @@ def _all_json(page: list[Logged], html: bool) -> list[Json]:
 def message_json(logged: Logged, *, html: bool) -> Json:
     """MESSAGE; the text of an agent's answer is its task's result."""
     message, end = logged.message, logged.end
+    detail = end.detail if logged.last and end else None
     said = logged.result.text if logged.result else message.text
     agents = message.kind == "agent"
     shown = {
@@ -139,7 +150,7 @@ def message_json(logged: Logged, *, html: bool) -> Json:
         "task_id": message.task_id,
         "state": end and end.state,
         "reason": end and end.reason,
-        "detail": end.detail if agents and end else None,
+        "detail": detail,
         "created_at": rfc3339(message.created_at),
         "job_ids": list(message.job_ids),
         "question": logged.question and questions.shown(logged.question),

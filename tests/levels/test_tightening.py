@@ -18,11 +18,13 @@ class Tightened:
     secret: str
     ended: dict[str, str]
     held: dict[str, str]
+    parked: str
 
 
 def profiles(levels: dict[str, str]) -> str:
     return "".join(
-        f'[profiles.{name}]\ndescription = "{name}"\nanswer_level = "{level}"\n' for name, level in levels.items()
+        f'[profiles.{name}]\ndescription = "{name}"\nanswer_level = "{level}"\ntools = ["memory_recall", "ask_user"]\n'
+        for name, level in levels.items()
     )
 
 
@@ -99,6 +101,7 @@ def tightened(serving: Serving, shared_model: ScriptedModel) -> Tightened:
     secret = "canarytightened@example.com"
     shared_model.rules(
         [
+            {"last_user": "^ask", "tool_calls": [call("ask_user", question=f"Of {secret}?")]},
             {"last_user": "^go", "text": f"first {secret}", "tool_calls": [call("memory_recall", query=secret)]},
             {"last_tool": ".", "gate": "held", "text": f"Done for {secret}."},
             {"anywhere": ".", "text": f"for {secret}"},
@@ -111,6 +114,8 @@ def tightened(serving: Serving, shared_model: ScriptedModel) -> Tightened:
     )
     ended = {name: watch.task("hello", skill=name)["id"] for name in names}
     held = {name: watch.server.say(f"held-{name}", f"go for {secret}", skill=name) for name in names}
+    parked = watch.server.say("parked", f"ask for {secret}", skill="nothing")
+    watch.server.wait(lambda: watch.server.get("/api/sessions/parked")["parked"])
     shared_model.wait_for(lambda asked: sum(each.gate == "held" for each in asked) == len(names))
     watch.server.kill()
     (watch.server.data / "outrider.toml").write_text(profiles(levels))
@@ -120,7 +125,7 @@ def tightened(serving: Serving, shared_model: ScriptedModel) -> Tightened:
         watch.server.ended(task_id)
     watch.server.wait(watch.rests)
     watch.forget()
-    return Tightened(watch, secret, ended, held)
+    return Tightened(watch, secret, ended, held, parked)
 
 
 def texts_of(tightened: Tightened, tasks: dict[str, str]) -> dict[str, list[str]]:
@@ -149,8 +154,19 @@ def test_f046_a_task_that_was_running_ends_under_the_level_that_holds_now(tighte
     assert lost["status"]["state"] == "TASK_STATE_FAILED" and lost["metadata"]["reason"] == "RESULT_NOT_KEPT"
 
 
+def test_f046_what_a_parked_task_had_asked_is_an_entry_without_words_and_its_end_is_told_once(
+    tightened: Tightened,
+) -> None:
+    """F046: the question's entry is not the answer's, also where neither has a text any more."""
+    log = tightened.watch.server.messages("parked")
+    assert [(entry["kind"], entry["text"], bool(entry["detail"])) for entry in log] == [
+        ("user", "", False), ("agent", "", False), ("agent", "", True),
+    ]  # fmt: skip
+    assert {entry["reason"] for entry in log} == {"RESULT_NOT_KEPT"}
+
+
 def test_f046_what_was_brought_down_is_nowhere_any_more(tightened: Tightened) -> None:
     """What the open profile said is; so of the others each cell of their tasks is looked at, and nothing else."""
-    mine = {*tightened.ended.values(), *tightened.held.values()}
+    mine = {*tightened.ended.values(), *tightened.held.values(), tightened.parked}
     open_ones = {tightened.ended["open"], tightened.held["open"]}
     assert tightened.watch.tasks_that_say(tightened.secret) & mine == open_ones
