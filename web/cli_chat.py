@@ -60,7 +60,7 @@ def say_once(client: Client, session: str | None, text: str) -> int:
     if new:
         screen.note(f"session {session}")
     completed = False
-    with Chat(client, session, screen) as chat:
+    with Chat(client, session, screen, lines=False) as chat:
         try:
             if parked:
                 chat.find_question()
@@ -79,8 +79,9 @@ def come_back(session: str) -> str:
 class Chat:
     """A session, its open stream of events, and what of it has been shown. Methods raise `Away` and `Refused`."""
 
-    def __init__(self, client: Client, session: str, screen: Screen) -> None:
+    def __init__(self, client: Client, session: str, screen: Screen, *, lines: bool = True) -> None:
         self.client = client
+        self._lines = lines  # whether another line can be typed here
         self.session = session
         self.screen = screen
         self.shown: set[str] = set()  # tasks whose answer has been printed
@@ -184,7 +185,7 @@ class Chat:
         self.owed.discard(task)
         self.asked = open_question(log, task) or self.asked
         if self.asked and self.asked["task_id"] == task:
-            self.screen.note(how_to_answer(self.asked["question"]))
+            self.screen.note(how_to_answer(self.asked["question"], None if self._lines else self.session))
             return False
         self.shown.add(task)
         self._sent_out(task, log)
@@ -359,10 +360,12 @@ def open_question(log: Messages, task: str) -> dict[str, Any] | None:
     return next((message for message in reversed(said(log, task)) if message.get("question")), None)
 
 
-def how_to_answer(question: dict[str, Any]) -> str:
-    """What is to be typed next, in words."""
+def how_to_answer(question: dict[str, Any], session: str | None = None) -> str:
+    """What is to be typed next, in words; with a `session` there is no next line here, and how it is answered is said."""
     ways = {"approval": "approve or deny", "form": "JSON that fits the schema above"}
-    return f"It waits for your answer: {ways.get(question['kind'], 'your next line')}."
+    way = ways.get(question["kind"], "your next line" if session is None else "")
+    told = f"It waits for your answer{f': {way}' if way else ''}."
+    return told if session is None else f'{told} Give it with: outrider chat --session {session} "…"'
 
 
 def outcome(log: Messages, task: str) -> tuple[str, str]:
