@@ -1,7 +1,7 @@
 """For plugins and programs in a process that runs Outrider: send jobs out, look at them, stop them, search.
 
-A call may come from the event loop's own coroutines. Outside a turn it acts for the operator; a job always has the
-owner of the session that it is for.
+A call may come from the event loop's own coroutines. In a turn it acts for the turn's owner, outside for the operator;
+a job always has the owner of the session that it is for.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.on_behalf import owner_now
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
 from background import jobs, results, sessions, terminal
@@ -18,7 +19,6 @@ from background.errors import Fault
 from background.jobs import Job, Spec
 from knowledge.backend import Backend, Hit
 
-OPERATOR = "local"
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -65,14 +65,14 @@ class Status:
 
 
 async def open_session(session: str | None = None) -> str:
-    """Makes the operator's chat of this id, unless it is there; without an id a new one. Returns its id.
+    """Makes the owner's chat of this id, unless it is there; without an id a new one. Returns its id.
 
     Raises a fault for an id that is not 1 to 128 of the characters A-Z a-z 0-9 . _ : - or that Outrider gives itself.
     """
     given = f"s-{secrets.token_hex(8)}" if session is None else session
     if not SESSION_ID.fullmatch(given) or given.casefold().startswith(sessions.BACKGROUND):
         raise Fault("invalid", "A session's id is 1 to 128 of the characters A-Z a-z 0-9 . _ : -", field="session")
-    return (await _here().db.write(sessions.open_session, OPERATOR, given)).id
+    return (await _here().db.write(sessions.open_session, owner_now(), given)).id
 
 
 async def spawn_background(
@@ -94,7 +94,7 @@ async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[s
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
     specs = [(_key(asked), spec_of(here.registry, asked)) for asked in jobs]
-    return [job.id for job in await here.db.write(_spawn, session, specs, here.level)]
+    return [job.id for job in await here.db.write(_spawn, owner_now(), session, specs, here.level)]
 
 
 def _key(asked: dict[str, Any]) -> str:
@@ -102,18 +102,18 @@ def _key(asked: dict[str, Any]) -> str:
     return f"api:{given}" if given else f"once:{secrets.token_hex(12)}"
 
 
-def _spawn(tx: Tx, session: str, specs: list[tuple[str, Spec]], level: str) -> list[Job]:
-    found = sessions.get(tx, OPERATOR, session)
+def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], level: str) -> list[Job]:
+    found = sessions.get(tx, owner, session)
     return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level)
 
 
 async def background_status(job_id: str) -> Status | None:
     """The job as it is now, or None for one that does not exist."""
-    return await _here().db.read(_status, job_id)
+    return await _here().db.read(_status, owner_now(), job_id)
 
 
-def _status(tx: Tx, job_id: str) -> Status | None:
-    job = jobs.find(tx, OPERATOR, job_id)
+def _status(tx: Tx, owner: str, job_id: str) -> Status | None:
+    job = jobs.find(tx, owner, job_id)
     if job is None:
         return None
     result = results.read(tx, job.task_id) if job.ended else None
@@ -122,13 +122,13 @@ def _status(tx: Tx, job_id: str) -> Status | None:
 
 async def cancel_background(job_id: str) -> Status:
     """Cancel a job. Raises a fault: `not_found`, or `conflict` for one that has ended."""
-    here = _here()
-    await here.db.write(lambda tx: terminal.cancel_job(tx, jobs.get(tx, OPERATOR, job_id), "plugin"))
-    status = await here.db.read(_status, job_id)
+    here, owner = _here(), owner_now()
+    await here.db.write(lambda tx: terminal.cancel_job(tx, jobs.get(tx, owner, job_id), "plugin"))
+    status = await here.db.read(_status, owner_now(), job_id)
     assert status is not None
     return status
 
 
 async def search_knowledge(query: str, *, limit: int = 5) -> list[Hit]:
     """Search the knowledge store. Raises `BadQuery`, `SearchTimeout`, `StoreFailed`."""
-    return await _here().knowledge.search(query, OPERATOR, limit=limit)
+    return await _here().knowledge.search(query, owner_now(), limit=limit)

@@ -22,6 +22,7 @@ from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, Unfinis
 from agent.models import classify
 from agent.notifications import excerpt
 from agent.offers import Offer, gone
+from agent.on_behalf import on_behalf_of
 from agent.pieces import Pieces
 from agent.plugins import Plugins
 from agent.providers import before_requests, providers_of
@@ -87,8 +88,9 @@ class Turns:
         """The handler of the kinds `turn` and `job`."""
         run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
-        while not await self._ended(run, turn, offer):
-            turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
+        with on_behalf_of(turn.task.owner):
+            while not await self._ended(run, turn, offer):
+                turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
 
     async def expire(self, run: Run) -> None:
         """The handler of the kind `expire`: nobody has answered a question in time."""

@@ -22,7 +22,7 @@ from web import admission
 from web.a2a_fields import Limits
 from web.a2a_message import fingerprint, in_words
 from web.console import render
-from web.door import Call, Endpoint, Json, door, no_incognito, not_yet, session_id, text
+from web.door import Call, Endpoint, Json, door, no_claims, no_incognito, not_yet, session_id, text
 from web.house import House
 from web.paging import bad, decode_cursor, encode_cursor, flag, number
 
@@ -163,6 +163,7 @@ async def post_message(call: Call) -> Response:
     call.house.require_open()
     body = await call.body()
     not_yet(body, "steer")
+    no_claims(body)
     data = body.get("data")
     said = text(body, "text", MAX_TEXT, required=data is None) or ""
     message_id = text(body, "message_id", 256) or secrets.token_hex(12)

@@ -15,6 +15,7 @@ audit = logging.getLogger("outrider.audit")
 
 RESERVED_CONTEXT = "background:"
 OURS = (INITIATED_BY,)  # what Outrider writes into the metadata of a message that somebody sent
+CLAIMS = ("origin", "trigger", *OURS)
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 

@@ -12,10 +12,11 @@ from tests.support.server import Server
 from web.cli import app
 
 
-def outrider(data: Path, *command: str) -> Result:
-    """One command on a data folder, in this process; on a thread, as a browser's loop may hold this one."""
+def outrider(data: Path | None, *command: str) -> Result:
+    """One command in this process, on a data folder or a server; on a thread, as a browser's loop may hold this one."""
+    asked = [*command, *(["--data", str(data)] if data else [])]
     with ThreadPoolExecutor(1) as aside:
-        return aside.submit(CliRunner().invoke, app, [*command, "--data", str(data)]).result(30)
+        return aside.submit(CliRunner().invoke, app, asked).result(30)
 
 
 def token_for(data: Path, user: str) -> str:

@@ -11,6 +11,7 @@ The handler `trial` does what the message's text says, one command after another
     auth Q        asks for credentials                nothing       returns None
     note X        writes X into the diary
     asked         says what of the work it was given
+    look JOB      says a job's status, as the sdk tells it; `home ID` opens a session by it, `find Q` counts hits
 
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
@@ -27,6 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agent import sdk
 from agent.subagents import SubagentType
 
 SECRET = "secret keys at https://errors.example.org"
@@ -82,6 +84,13 @@ async def trial(work: Any) -> Any:
                 said.append("x" * int(rest))
             case "note":
                 note(rest)
+            case "look":
+                status = await sdk.background_status(rest)
+                said.append(status.status if status else "no such job")
+            case "home":
+                said.append(await sdk.open_session(rest))
+            case "find":
+                said.append(f"{len(await sdk.search_knowledge(rest))} hits")
             case "boom":
                 raise RuntimeError(f"{rest} {SECRET}")
             case "nothing":
