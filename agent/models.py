@@ -109,14 +109,19 @@ def _what_to_install(name: str, error: ImportError) -> str:
         return f"model {name!r} needs a library that cannot be imported: {_line(error)}"
     provider = name.partition(":")[0]
     extra = provider if provider in _OUR_EXTRAS else named[1]
-    if extra not in _OUR_EXTRAS:
-        package = f"'pydantic-ai-slim[{extra}]'"
-    elif (_ROOT / "pyproject.toml").is_file():
-        package = "-e " + shlex.quote(f"{_ROOT}[{extra}]")
-    else:
-        package = f"'outrider[{extra}]'"
-    command = f"{shlex.quote(sys.executable)} -m pip install {package}"
+    command = install_command(extra) if extra in _OUR_EXTRAS else _pip_install(f"'pydantic-ai-slim[{extra}]'")
     return f"model {name!r} needs a library that is not installed: {command}"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra of ours into this very installation."""
+    if (_ROOT / "pyproject.toml").is_file():
+        return _pip_install("-e " + shlex.quote(f"{_ROOT}[{extra}]"))
+    return _pip_install(f"'outrider[{extra}]'")
+
+
+def _pip_install(package: str) -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
 def _what_to_set(name: str, error: UserError) -> str:

@@ -120,11 +120,30 @@ tx.q("DELETE FROM batches where id in (select id from sessions)")
 
 def test_every_foreign_tool_is_a_declared_dependency(ours: house.House) -> None:
     """What only comes along with something else is gone one day, when that no longer wants it."""
-    declared = {re.split(r"[^\w-]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    declared = _named(PROJECT["project"]["dependencies"])
     distributions = packages_distributions()
-    owners = {name: distributions[name][0] for name in house.foreign_names(ours)}
+    everywhere = {module: tree for module, tree in ours.items() if not module.startswith(house.GRPC)}
+    owners = {name: distributions[name][0] for name in house.foreign_names(everywhere)}
     part_of_pydantic = {"pydantic_core"}  # one release of each belongs to one of the other
     assert {name for name, owner in owners.items() if owner not in declared} <= part_of_pydantic
+
+
+def test_what_only_grpc_needs_is_in_its_extra(ours: house.House) -> None:
+    """`google` is several distributions' name, so they stand here."""
+    where = {module: tree for module, tree in ours.items() if module.startswith(house.GRPC)}
+    needed = {name for name, home in house.FOREIGN.items() if home == house.GRPC}
+    assert needed <= house.foreign_names(where)
+    extra = _named(PROJECT["project"]["optional-dependencies"]["grpc"])
+    assert extra == {"a2a-sdk", "grpcio", "protobuf", "googleapis-common-protos"}
+
+
+def test_a_server_without_grpc_loads_nothing_of_it() -> None:
+    look = "import sys, web.app; sys.exit(any(name in sys.modules for name in ('grpc', 'web.a2a_grpc')))"
+    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, timeout=60).returncode == 0
+
+
+def _named(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w-]", line)[0] for line in requirements}
 
 
 def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: set[str]) -> None:

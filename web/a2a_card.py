@@ -60,10 +60,12 @@ def skill(profile: Profile) -> dict[str, Any]:
 
 def card(settings: Settings, version: str, *, tokens: bool = False) -> dict[str, Any]:
     """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one."""
-    served = [(binding, path, PROTOCOL_VERSION) for binding, path in BINDINGS.items()]
+    served = [(binding, settings.address + path, PROTOCOL_VERSION) for binding, path in BINDINGS.items()]
+    if settings.grpc_address is not None:
+        served.append(("GRPC", settings.grpc_address, PROTOCOL_VERSION))
     interfaces = [
-        {"url": settings.address + path, "protocolBinding": binding, "protocolVersion": protocol}
-        for binding, path, protocol in [*served, ("JSONRPC", RPC_PATH, FORMER_VERSION)]
+        {"url": url, "protocolBinding": binding, "protocolVersion": protocol}
+        for binding, url, protocol in [*served, ("JSONRPC", settings.address + RPC_PATH, FORMER_VERSION)]
     ]
     return {
         "name": "Outrider",

@@ -6,7 +6,6 @@
 import asyncio
 import gc
 import logging
-import shlex
 import signal
 import socket
 import sys
@@ -33,7 +32,7 @@ from starlette.types import ASGIApp
 
 from agent import plugins, sdk
 from agent.lifecycle import Lifecycle, start_purging
-from agent.models import Model, ModelNotReady, UnknownModel, build_model
+from agent.models import Model, ModelNotReady, UnknownModel, build_model, install_command
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
 from agent.profiles import CHAT
@@ -445,7 +444,7 @@ def _grpc(settings: Settings) -> Callable[[House], AbstractAsyncContextManager[N
     try:
         from web import a2a_grpc
     except ModuleNotFoundError as missing:
-        command = f"{shlex.quote(sys.executable)} -m pip install 'outrider[grpc]'"
+        command = install_command("grpc")
         raise BadSetting(f"OUTRIDER_GRPC_PORT: gRPC needs a library that is not installed: {command}") from missing
     return a2a_grpc.serving
 

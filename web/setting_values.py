@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from annotated_types import Ge, Le
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from agent.profiles import BUILTIN
@@ -20,6 +21,11 @@ SEAL_KEY_BYTES = 32
 def is_loopback(name: str) -> bool:
     """Whether `name` (a host without port, IPv6 without brackets) can only mean this machine."""
     return name.lower() == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def authority(host: str, port: int) -> str:
+    """Host and port as they stand in an address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def no_bool(value: object) -> object:
@@ -132,6 +138,7 @@ def signing_keys(value: SecretStr | None) -> SecretStr | None:
 
 
 Count = Annotated[int, BeforeValidator(no_bool)]
+Port = Annotated[int, Ge(1), Le(65_535), BeforeValidator(no_bool)]
 Seconds = Annotated[float, BeforeValidator(no_bool)]
 Switch = Annotated[bool, Field(strict=True), BeforeValidator(switch)]
 Name = Annotated[str, AfterValidator(named)]

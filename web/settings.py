@@ -37,9 +37,11 @@ from web.setting_values import (
     Count,
     Name,
     Names,
+    Port,
     Seconds,
     Switch,
     as_text,
+    authority,
     database_file,
     http_address,
     listening_host,
@@ -95,6 +97,12 @@ class Settings(BaseModel):
         "The address to listen on. Any but loopback needs an access token to start with.",
     )
     port: Count = _bounded(8420, 1, 65535, "The port to listen on.")
+    grpc_port: Annotated[Port | None, BeforeValidator(unset_if_empty)] = _told(
+        None,
+        "a whole number from 1 to 65,535",
+        "The port to listen on for A2A over gRPC, for which the extra `grpc` is installed.",
+        shown="unset: not served",
+    )
     model: Name = _told(
         "offline",
         "`offline`, or a model name of the agent library",
@@ -232,8 +240,14 @@ class Settings(BaseModel):
     @property
     def address(self) -> str:
         """Where clients reach this server, without a slash at the end."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.public_url or f"http://{host}:{self.port}"
+        return self.public_url or f"http://{authority(self.host, self.port)}"
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Where clients reach gRPC: `host:port`, as its libraries take it. None where it is not served."""
+        if self.grpc_port is None:
+            return None
+        return authority(urlsplit(self.address).hostname or self.host, self.grpc_port)
 
 
 class Row(NamedTuple):

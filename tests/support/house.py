@@ -18,7 +18,9 @@ MAY_IMPORT = {
     "agent": {"background", "knowledge"},
     "web": {"agent", "background", "knowledge"},
 }
-# Each foreign tool has one room, or one module of it. The protocol's own library and the test tools have none.
+GRPC = "web/a2a_grpc"
+# Each foreign tool has one room, or one module of it. The test tools have none, and the protocol's own library is used
+# where gRPC is served alone.
 FOREIGN = {
     "aiosqlite": "background/database.py",
     "apsw": "knowledge/",
@@ -27,7 +29,9 @@ FOREIGN = {
     "starlette": "web/",
     "uvicorn": "web/",
     "typer": "web/",
-    "a2a": "nowhere/",
+    "a2a": GRPC,
+    "google": GRPC,
+    "grpc": GRPC,
     "hypothesis": "nowhere/",
     "playwright": "nowhere/",
     "pytest": "nowhere/",
@@ -35,8 +39,9 @@ FOREIGN = {
     "benchmarks": "nowhere/",
 }
 ENVIRONMENT = "web/settings.py"
-# The one late import: a command that only asks a server would otherwise load the agent library for nothing.
-LATE = {("web/cli.py", "web.app")}
+# The two late imports: a command that only asks a server would otherwise load the agent library for nothing, and who
+# serves no gRPC need not have its libraries.
+LATE = {("web/cli.py", "web.app"), ("web/app.py", "web.a2a_grpc")}
 WRITES = re.compile(
     r"""\b(?: insert \s+ (?: or \s+ \w+ \s+ )? into
          | replace \s+ into

@@ -76,6 +76,14 @@ def test_addresses_are_absolute_and_public(tmp_path: Path, public_url: str | Non
     assert "0.0.0.0" not in json.dumps(told)
 
 
+def test_grpc_is_on_the_card_where_it_is_served_as_its_libraries_take_an_address(tmp_path: Path) -> None:
+    for public_url, address in ((None, "127.0.0.1:9"), ("https://agent.example/out", "agent.example:9")):
+        told = made(tmp_path, grpc_port=9, public_url=public_url)["supportedInterfaces"]
+        assert {"url": address, "protocolBinding": "GRPC", "protocolVersion": "1.0"} in told
+        others = [face for face in told if face["protocolBinding"] != "GRPC"]
+        assert others == made(tmp_path, public_url=public_url)["supportedInterfaces"]
+
+
 def test_what_is_declared_is_what_is_served(tmp_path: Path) -> None:
     told = made(tmp_path)
     assert told["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}

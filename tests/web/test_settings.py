@@ -46,6 +46,7 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 # key: default, an accepted text and what it becomes, a refused text
 WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "host": ("127.0.0.1", "0.0.0.0", "0.0.0.0", "example.com"),
+    "grpc_port": (None, "50051", 50_051, "65536"),
     "model": ("offline", "openai:gpt-5-mini", "openai:gpt-5-mini", " "),
     "fallback_models": ((), "a:b, c:d", ("a:b", "c:d"), "a\x07"),
     "database_url": (None, "sqlite:////tmp/x.db", "sqlite:////tmp/x.db", "postgresql://u:secret@h/db"),
@@ -132,6 +133,7 @@ def test_the_later_source_wins(load_from: Load, key: str) -> None:
         "answer_level": ["redacted", "metadata", "none"],
         "seal_key": [base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)],
         "max_depth": ["0", "1", "0"],
+        "grpc_port": ["50051", "50052", "50053"],
     }
     number = BOUNDS.get(key, (0, 0, 0, 0))[1] or 1
     numbers = [f"{number + step:g}" for step in (1, 2, 3)]
@@ -282,6 +284,9 @@ def test_where_things_lie_and_answer_follows_from_the_settings(load_from: Load, 
     elsewhere = load_from(database_url=f"sqlite:///{tmp_path}/b.db", host="::1", port=9000)
     assert (elsewhere.database_path, elsewhere.address) == (tmp_path / "b.db", "http://[::1]:9000")
     assert load_from(public_url="https://a.example/x/").address == "https://a.example/x"
+    assert (settings.grpc_address, load_from(grpc_port=9).grpc_address) == (None, "127.0.0.1:9")
+    assert load_from(grpc_port=9, host="::1").grpc_address == "[::1]:9"
+    assert load_from(grpc_port=9, public_url="https://a.example:8/x").grpc_address == "a.example:9"
 
 
 @pytest.mark.parametrize("empty", ["", " "])
