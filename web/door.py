@@ -173,6 +173,14 @@ def no_claims(body: Json) -> None:
     return given
 
 
+def no_claims(body: Json) -> None:
+    """Where a message comes from is said by who sends it, and not in its body."""
+    claimed = next((field for field in CLAIMS if field in body), None)
+    if claimed is not None:
+        audit.warning("refused a forged claim: field=%s", claimed)
+        raise bad(claimed, "is said by Outrider alone")
+
+
 def not_yet(body: Json, *fields: str) -> None:
     """What a later version will do is refused here, and not dropped without a word."""
     for field in fields:
