@@ -158,14 +158,6 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
 def session_id(given: Any, field: str) -> str:
     """A session's id as a client may name it."""
     if not isinstance(given, str) or not is_session_id(given):
-def no_claims(body: Json) -> None:
-    """Where a message comes from is said by who sends it, and not in its body."""
-    claimed = next((field for field in CLAIMS if field in body), None)
-    if claimed is not None:
-        audit.warning("refused a forged claim: field=%s", claimed)
-        raise bad(claimed, "is said by Outrider alone")
-
-
         raise bad(field, "1 to 128 characters out of A-Z a-z 0-9 . _ : -")
     if is_reserved(given):
         audit.warning("refused a reserved session id: field=%s", field)
