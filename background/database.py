@@ -3,8 +3,8 @@
 `write` runs a whole function on the writer's thread; functions that wait there at the same moment share one commit,
 each in its own savepoint, and each caller is answered after the commit that holds its change. `write_along` lets a
 function wait for a commit of others that gives it something to do, and share that. Reads that are asked for
-at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`, begins, commits, and opens; it
-knows no table but `migrations`.
+at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`, begins, commits, and opens (but
+for `copies.py`, which reads a file whole); it knows no table but `migrations`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ SEALED_SINCE = 2  # the migration that brought sealing
 PLAIN_LEFT = 1  # the file's user_version while its free pages may hold what was written before
 INCREMENTAL = 2  # what `pragma auto_vacuum` calls it
 KEY_FILE = "seal.keys"
+UNFINISHED = "restore.unfinished"  # lies beside a registry while a backup takes its place
 
 
 def wall_clock() -> int:
@@ -514,6 +515,8 @@ def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
     with path.with_suffix(".lock").open("w") as lock:
         os.fchmod(lock.fileno(), 0o600)  # who could open it could hold every start up
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.with_name(UNFINISHED).exists():
+            raise UnusableDatabase(f"a restore of {path} was cut off; run it again: outrider restore --force FILE")
         path.touch(mode=0o600)
         try:
             with closing(_open(path)) as connection:
@@ -536,19 +539,24 @@ def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
 
 
 def require_unused(path: Path) -> None:
-    """Raises `StorageUnavailable` while a server or worker has the registry open."""
-    _open_alone(path).close()
+    """Raises `StorageUnavailable` while a server or worker has the registry open. A damaged one is nobody's."""
+    with suppress(UnusableDatabase):
+        _open_alone(path).close()
 
 
 def _open_alone(path: Path) -> sqlite3.Connection:
-    connection = _open(path)
-    try:
-        connection.execute("pragma locking_mode=exclusive")
-        with _transaction(connection, "begin exclusive"):
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(closing(_open(path)))
+            connection.execute("pragma locking_mode=exclusive")
+            with _transaction(connection, "begin exclusive"):
+                pass
+            stack.pop_all()
             return connection
-    except sqlite3.OperationalError as error:
-        connection.close()
-        raise StorageUnavailable(f"{path} is in use: stop its server and its workers first") from error
+        except sqlite3.OperationalError as error:
+            raise StorageUnavailable(f"{path} is in use: stop its server and its workers first") from error
+        except sqlite3.DatabaseError as error:
+            raise UnusableDatabase(f"{path} is damaged, or no database of ours ({error})") from error
 
 
 def reseal(path: Path, vault: Vault, now: int) -> int:

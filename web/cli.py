@@ -1,7 +1,7 @@
 """The command `outrider`: its options, its exit codes, and who does what it asks.
 
 0 is done, 1 is that the thing asked for failed or was not found, 2 is bad usage; what went wrong is one line on stderr.
-Every command but `serve`, `worker`, `seal` and `token` asks a running server, and the server decides.
+Every command but `serve`, `worker`, `seal`, `token`, `backup` and `restore` asks a running server, and the server decides.
 """
 
 import json
@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from background import states
-from web import settings
+from web import cli_backup, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
@@ -155,6 +155,9 @@ def seal_rotate(data: Data = None) -> None:
 @seal_app.callback()
 def seals() -> None:
     """The keys that seal what the registry keeps."""
+
+
+cli_backup.add_to(app)
 
 
 def house() -> ModuleType:
