@@ -145,17 +145,25 @@ def read(answer: httpx.Response) -> Answer:
 
 
 def refused(answer: httpx.Response, reason: str, message: str, details: list[Json]) -> Answer:
-    """F064, A78: typed details, an ErrorInfo first with values that are text; and nothing that names our insides."""
+    """An error over HTTP, after a look at its shape: a header says when to come again, as its details do."""
+    assert well_formed(reason, details, answer.text) == [f"{wait}s" for wait in answer.headers.get_list("retry-after")]
+    return Answer(answer.status_code, None, reason, message, tuple(details))
+
+
+def well_formed(reason: str, details: list[Json], text: str) -> list[str]:
+    """F064, A78: typed details, an ErrorInfo first with values that are text; and nothing that names our insides.
+
+    Returns how long to wait, once where the error is one that passes.
+    """
     assert all(detail["@type"].startswith("type.googleapis.com/google.rpc.") for detail in details)
     info, *others = details
     assert info["@type"].endswith(".ErrorInfo") and info["domain"] == KINDS[reason].domain
     assert all(isinstance(value, str) for value in info["metadata"].values())
     delays = [detail["retryDelay"] for detail in others if detail["@type"].endswith(".RetryInfo")]
-    assert delays == [f"{seconds}s" for seconds in answer.headers.get_list("retry-after")]
     assert len(delays) == (KINDS[reason].http == 503)
     for word in ("Traceback", ".py", "Error(", "sqlite", "site-packages", "http://", "https://"):
-        assert word not in answer.text, answer.text
-    return Answer(answer.status_code, None, reason, message, tuple(details))
+        assert word not in text, text
+    return delays
 
 
 def frames(response: httpx.Response) -> Iterator[Json]:

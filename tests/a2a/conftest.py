@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.a2a.over_grpc import served
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Process, Server
 
@@ -30,7 +31,7 @@ def shared_model() -> Iterator[ScriptedModel]:
 @pytest.fixture(scope="package")
 def shared(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of all tests that change none of its settings and do not end it."""
-    with Server(tmp_path_factory.mktemp("a2a") / "data", env=asking(shared_model)) as server:
+    with Server(tmp_path_factory.mktemp("a2a") / "data", env=asking(shared_model) | served()) as server:
         yield server
 
 
@@ -51,7 +52,7 @@ def tight(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory)
 def impatient(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits for 1 s at most, with one stream, of half a second; tests may start it anew."""
     limits = {"OUTRIDER_BLOCKING_WAIT_S": "1", "OUTRIDER_STREAM_MAX_S": "0.5", "OUTRIDER_MAX_STREAMS": "1"}
-    with Server(tmp_path_factory.mktemp("impatient") / "data", env=asking(shared_model) | limits) as server:
+    with Server(tmp_path_factory.mktemp("impatient") / "data", env=asking(shared_model) | limits | served()) as server:
         yield server
 
 

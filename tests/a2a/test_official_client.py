@@ -16,6 +16,7 @@ from a2a.client.client import Client
 from a2a.types import a2a_pb2 as types
 from a2a.utils import errors
 from google.protobuf.json_format import ParseDict
+from grpc import aio
 
 from tests.a2a import wire
 from tests.support.scripted import ScriptedModel
@@ -25,7 +26,7 @@ Run = Callable[..., Any]
 State = types.TaskState.ValueType
 
 
-CURRENT = ["JSONRPC", "HTTP+JSON"]
+CURRENT = ["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
 @asynccontextmanager
@@ -33,7 +34,9 @@ async def talking(server: Server, **config: Any) -> AsyncIterator[Client]:
     """The official client, made from the card that its own resolver found."""
     async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
         card = await A2ACardResolver(http, server.url).get_agent_card()
-        yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+        config |= {"httpx_client": http, "grpc_channel_factory": aio.insecure_channel}
+        async with ClientFactory(ClientConfig(**config)).create(card) as client:
+            yield client
 
 
 @asynccontextmanager
@@ -83,7 +86,8 @@ def test_the_card_that_its_resolver_finds_is_one_that_it_can_speak_to(shared: Se
             card = await A2ACardResolver(http, shared.url).get_agent_card()
         interfaces = {(face.protocol_binding, face.protocol_version, face.url) for face in card.supported_interfaces}
         rpc, rest = f"{shared.url}/a2a", f"{shared.url}/a2a/rest"
-        assert interfaces == {("JSONRPC", "1.0", rpc), ("HTTP+JSON", "1.0", rest), ("JSONRPC", "0.3", rpc)}
+        grpc = ("GRPC", "1.0", f"127.0.0.1:{shared.env['OUTRIDER_GRPC_PORT']}")
+        assert interfaces == {("JSONRPC", "1.0", rpc), ("HTTP+JSON", "1.0", rest), grpc, ("JSONRPC", "0.3", rpc)}
         assert {skill.id for skill in card.skills} == {"chat", "echo"}
         assert card.capabilities.streaming and card.capabilities.push_notifications
 
