@@ -223,6 +223,7 @@ def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
         _require_heard(tx, known.heard_at)
         _receive(tx, message, task.id)
         return Accepted(task.id, True, _add(tx, task, _kept(tx, message, task.ceiling)))
+    questions.require_one_form(asked, message.content.get("parts", ()))
     answer = questions.check(asked, message.text, message.data, message.question)
     questions.require_open(tx, asked, set(checkpoints.names(tx, task.id)))
     _require_heard(tx, known.heard_at)

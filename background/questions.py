@@ -6,7 +6,7 @@ that waits for it; a question that was asked before is not asked again.
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +139,14 @@ def check(asked: Asked, text: str, data: Any, digest: str | None) -> Answer:
     return Answer(text, data)
 
 
+def require_one_form(asked: Asked, parts: Sequence[Mapping[str, Any]]) -> None:
+    """Raises an `invalid` fault where a form is answered twice: the second answer would be dropped without a word."""
+    given = [place for place, part in enumerate(parts) if "data" in part]
+    if asked.kind == "form" and len(given) > 1:
+        told = "A form is answered with one data part, and this is a further one."
+        raise Fault("invalid", told, field=f"message.parts[{given[1]}].data")
+
+
 def require_none(digest: str | None) -> None:
     """Raises an `invalid` fault for an answer to a question that is not open."""
     if digest is not None:
@@ -163,7 +171,7 @@ def _check_form(schema: dict[str, Any], data: Any) -> None:
         raise Fault("refused", "The form of this question cannot be used any more; cancel the task.") from None
     except Unfit as unfit:
         told = f"The answer does not fit the form: {unfit.why}."
-        raise Fault("invalid", told, field=f"message.parts.data{unfit.place}") from None
+        raise Fault("invalid", told, field=f"message.parts.data{unfit.place}", why=unfit.why) from None
 
 
 def message(task_id: str, asked: Asked) -> dict[str, Any]:

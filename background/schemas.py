@@ -25,6 +25,29 @@ DEEPEST = 32  # of a schema, and of a value by the rule of the wire
 MOST_STEPS = 50_000  # of one check; a keyword for a value is one
 SHOWN_CHARS = 200
 KEY_CHARS = 64
+# What a schema wants, in words for people: they read them beside a form's field.
+TYPES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+WORDS = {
+    "const": "must be {}",
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} entries",
+    "maxItems": "must have at most {} entries",
+    "uniqueItems": "must not have the same entry twice",
+    "pattern": "must fit the pattern {}",
+}
 SAMPLES: tuple[Any, ...] = (None, True, 0, "", [], {}, [0], {"": 0})
 
 _left: ContextVar[list[int]] = ContextVar("steps left in this check")
@@ -225,5 +248,15 @@ def _why(error: ValidationError) -> str:
         case "additionalProperties" | "unevaluatedProperties":
             return "must not have further properties"
         case "type":
-            return f"must be {wanted if isinstance(wanted, str) else ' or '.join(map(str, wanted or []))}"
-    return f"must fit {error.validator} {json.dumps(wanted, ensure_ascii=False)}"[:SHOWN_CHARS]
+            names = [wanted] if isinstance(wanted, str) else map(str, wanted or [])
+            return f"must be {' or '.join(TYPES.get(name, name) for name in names)}"
+    return _in_words(str(error.validator), wanted)[:SHOWN_CHARS]
+
+
+def _in_words(keyword: str, wanted: Any) -> str:
+    """What a keyword wants; of those that people meet in forms as a sentence."""
+    if keyword == "enum" and isinstance(wanted, list):
+        return f"must be one of {', '.join(json.dumps(value, ensure_ascii=False) for value in wanted)}"
+    if keyword in WORDS:
+        return WORDS[keyword].format(wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False))
+    return f"must fit {keyword} {json.dumps(wanted, ensure_ascii=False)}"

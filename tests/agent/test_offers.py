@@ -154,11 +154,11 @@ def test_a_message_is_checked_by_its_data_or_else_by_its_text(parts: list[dict[s
 @pytest.mark.parametrize(
     ("parts", "place", "why"),
     [
-        ([{"text": "a"}, {"data": {"topic": "x" * 11}}], "parts[1].data.topic", "must fit maxLength 10"),
+        ([{"text": "a"}, {"data": {"topic": "x" * 11}}], "parts[1].data.topic", "must have at most 10 characters"),
         ([{"data": {"topic": "x"}}, {"data": {}}], "parts[1].data", "must have topic"),
-        ([{"text": "hello"}], "parts[0].text", "must be object"),
-        ([{"text": "hello"}, {"text": "there"}], "parts", "must be object"),
-        ([{"url": "https://a.example"}], "parts[0].text", "must be object"),
+        ([{"text": "hello"}], "parts[0].text", "must be an object"),
+        ([{"text": "hello"}, {"text": "there"}], "parts", "must be an object"),
+        ([{"url": "https://a.example"}], "parts[0].text", "must be an object"),
     ],
 )
 def test_what_does_not_fit_is_named_by_its_part(parts: list[dict[str, Any]], place: str, why: str) -> None:

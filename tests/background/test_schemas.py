@@ -22,19 +22,26 @@ def unfit(schema: Any, value: Any) -> Unfit:
 @pytest.mark.parametrize("given", [{"type": "object"}, '{"type": "object"}', {"$schema": DIALECT, "type": "object"}])
 def test_a_schema_is_an_object_or_json_text(given: Any) -> None:
     Schema(given).check({"any": "thing"})
-    assert unfit(given, [CANARY]).why == "must be object"
+    assert unfit(given, [CANARY]).why == "must be an object"
 
 
 @pytest.mark.parametrize(
     ("schema", "value", "place", "why"),
     [
-        ({"properties": {"a": {"items": {"type": "integer"}}}}, {"a": [1, 2, CANARY]}, ".a[2]", "must be integer"),
+        (
+            {"properties": {"a": {"items": {"type": "integer"}}}},
+            {"a": [1, 2, CANARY]},
+            ".a[2]",
+            "must be a whole number",
+        ),
         ({"required": ["a", "b"]}, {"a": CANARY}, "", "must have b"),
         ({"additionalProperties": False}, {"x": CANARY}, "", "must not have further properties"),
-        ({"enum": ["yes", "no"]}, CANARY, "", 'must fit enum ["yes", "no"]'),
-        ({"maxLength": 3}, CANARY, "", "must fit maxLength 3"),
-        ({"type": ["string", "null"]}, {"x": CANARY}, "", "must be string or null"),
-        ({"pattern": "^[a-z]+$"}, CANARY, "", 'must fit pattern "^[a-z]+$"'),
+        ({"enum": ["yes", "no"]}, CANARY, "", 'must be one of "yes", "no"'),
+        ({"minimum": 1}, 0, "", "must be at least 1"),
+        ({"const": True}, CANARY, "", "must be true"),
+        ({"maxLength": 3}, CANARY, "", "must have at most 3 characters"),
+        ({"type": ["string", "null"]}, {"x": CANARY}, "", "must be text or null"),
+        ({"pattern": "^[a-z]+$"}, CANARY, "", "must fit the pattern ^[a-z]+$"),
         ({"not": {"type": "string"}}, CANARY, "", 'must fit not {"type": "string"}'),
         (
             {"properties": {"n": {"$ref": "#"}, "x": {"type": "null"}}},
@@ -43,7 +50,7 @@ def test_a_schema_is_an_object_or_json_text(given: Any) -> None:
             "must be null",
         ),
         (False, CANARY, "", "must not be there"),
-        ({"uniqueItems": True}, [{"a": CANARY}, 1, {"a": CANARY}], "", "must fit uniqueItems true"),
+        ({"uniqueItems": True}, [{"a": CANARY}, 1, {"a": CANARY}], "", "must not have the same entry twice"),
         ({"multipleOf": 0.1}, 10**400, "", "has a number that cannot be checked"),
     ],
 )

@@ -140,6 +140,9 @@ def test_f097_a_form_is_checked_before_anything_changes_so_that_it_can_be_sent_a
     task = words.asked(server, "form Your name?", skill="trial")
     assert task["status"]["message"]["parts"][1]["data"]["required"] == ["name"]
     assert words.refusal(server, words.answer(task, parts=[{"data": given}]))[1] == -32602
+    twice = words.answer(task, parts=[{"text": "Both:"}, {"data": {"name": "Ada"}}, {"data": {"name": "Bob"}}])
+    assert words.refusal(server, twice)[1] == -32602
+    assert "message.parts[2].data" in wire.post(server, "SendMessage", {"message": twice}).text
     assert wire.get(server, task["id"]) == task
     ended = words.answered(server, task, parts=[{"data": {"name": "Ada"}}])
     assert answer_of(ended) == '{"name": "Ada"}'

@@ -234,9 +234,9 @@ def test_what_a_profile_sends_out_is_worked_and_briefed_as_that_profile(server: 
 @pytest.mark.parametrize(
     ("parts", "field", "why"),
     [
-        ([{"data": {"topic": "canary-too-long"}}], "message.parts[0].data.topic", "must fit maxLength 10"),
+        ([{"data": {"topic": "canary-too-long"}}], "message.parts[0].data.topic", "must have at most 10 characters"),
         ([{"text": "see"}, {"data": {}}], "message.parts[1].data", "must have topic"),
-        ([{"text": "canary"}], "message.parts[0].text", "must be object"),
+        ([{"text": "canary"}], "message.parts[0].text", "must be an object"),
     ],
 )
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])

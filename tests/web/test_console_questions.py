@@ -73,12 +73,31 @@ def test_an_approval_shows_all_of_what_would_be_done_and_has_two_buttons(
 def test_a_form_has_fields_and_what_does_not_fit_can_be_sent_again(console: Console) -> None:
     task = words.asked(console.server, "form Your name?", "trial", contextId="form")
     console.open("form")
-    console.the("field").fill("a name that is longer than twenty")
+    name, age = console.the("field").nth(0), console.the("field").nth(1)
+    problems = console.the("field-problem")
+    age.fill("17")
+    console.the("send-answer").click()  # the page itself knows what is missing
+    expect(problems).to_have_text(["name must be filled in.", ""])
+    expect(name).to_be_focused()
+    name.fill("a name that is longer than twenty")
+    console.the("send-answer").click()  # the rest is the server's to say
+    expect(problems).to_have_text(["name must have at most 20 characters.", ""])
+    name.fill("Ada")
+    expect(problems.nth(0)).to_be_hidden()
     console.the("send-answer").click()
-    expect(console.the("toast")).to_contain_text("does not fit the form")
-    console.the("field").fill("Ada")
+    expect(problems).to_have_text(["", "Your age must be at least 18."])
+    expect(age).to_be_focused()
+    expect(age).to_have_attribute("aria-invalid", "true")
+    age.press_sequentially("e")
     console.the("send-answer").click()
-    expect(console.the("message-agent").last).to_have_text('{"name": "Ada"}')
+    expect(problems).to_have_text(["", "Your age must be a number."])
+    age.fill("18.5")
+    console.the("send-answer").click()
+    expect(problems).to_have_text(["", "Your age must be a whole number."])
+    expect(console.the("toast")).to_have_count(0)
+    age.fill("18")
+    console.the("send-answer").click()
+    expect(console.the("message-agent").last).to_have_text('{"name": "Ada", "age": 18}')
     assert console.server.task(task["id"])["status"]["state"] == "TASK_STATE_COMPLETED"
 
 

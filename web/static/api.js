@@ -5,11 +5,11 @@ let ahead = 0;
 /** Now, by the server's clock: what its timestamps are measured against. */
 export const serverNow = () => Date.now() + ahead;
 
-/** A refusal of the server's: `status` of HTTP, `code` and message of its error body. */
+/** A refusal of the server's: `status` of HTTP, `code`, message and `details` of its error body. */
 export class ApiError extends Error {
-  constructor(status, { code = "ERROR", message = `The server answered with status ${status}.` } = {}) {
+  constructor(status, { code = "ERROR", message = `The server answered with status ${status}.`, details = {} } = {}) {
     super(message);
-    Object.assign(this, { status, code });
+    Object.assign(this, { status, code, details });
   }
 }
 

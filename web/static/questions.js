@@ -1,10 +1,10 @@
 // What a parked task asks, and what answers it: two buttons for an approval, fields for a form, a line of text for the rest.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { when } from "./format.js";
 import { loadChatJobs, loadJobs, loadMessages, loadSessions } from "./sync.js";
-import { press, toast } from "./toast.js";
+import { press } from "./toast.js";
 
 const KICKERS = {
   question: "Waits for your answer",
@@ -46,22 +46,43 @@ function approval(send) {
   ];
 }
 
-/** A form whose button sends what `read` gives; `read` tells what is wrong by throwing it as words. */
-function sending(fields, read, send) {
+/** A form whose button sends what `read` gives, if it gives anything; `refused` may take over to tell what the server said. */
+function sending(fields, read, send, refused = () => false) {
   const submit = h("button", { class: "primary", testid: "send-answer" }, "Answer");
-  const given = () => {
+  const deliver = async (answer) => {
     try {
-      return read();
-    } catch (wrong) {
-      toast(wrong.message);
+      await send(answer);
+    } catch (error) {
+      if (!refused(error)) throw error;
     }
   };
   const act = (event) => {
     event.preventDefault();
-    const answer = given();
-    if (answer) press(submit, () => send(answer));
+    const answer = read();
+    if (answer) press(submit, () => deliver(answer));
   };
   return h("form", { class: "fields", novalidate: true, on: { submit: act } }, fields, submit);
+}
+
+/** An input under its label, with room below for what is wrong with it, which `tell` says until it is changed. */
+function labelled(label, input) {
+  const problem = h("span", { class: "wrong", testid: "field-problem", id: `problem-${newId()}`, role: "alert", dir: "auto" });
+  const tell = (words) => {
+    setText(problem, words);
+    input.ariaInvalid = words ? "true" : null;
+    return Boolean(words);
+  };
+  input.setAttribute("aria-describedby", problem.id);
+  input.addEventListener("input", () => tell(""));
+  return { element: h("div", { class: "field" }, h("label", {}, label, input), problem), input, tell };
+}
+
+const WITHIN = "message.parts.data"; // where the server says that an answer does not fit its form
+
+/** Where and why the server says that a form's data does not fit, or nothing. */
+function misfit(error) {
+  const { field = "", why } = error.details ?? {};
+  return why && field.startsWith(WITHIN) ? { place: field.slice(WITHIN.length).replace(/^\./, ""), why } : null;
 }
 
 function text(send) {
@@ -86,8 +107,23 @@ function field(name, of, required) {
   const input = of.enum
     ? h("select", shared, required ? null : h("option", { value: "" }, ""), of.enum.map((value) => h("option", { value }, value)))
     : h("input", { ...shared, type: INPUTS[of.type], step: of.type === "number" ? "any" : null, dir: "auto" });
-  const label = h("span", { dir: "auto" }, of.title ?? name, required && of.type !== "boolean" && h("span", { class: "hint" }, " (required)"));
-  return h("label", {}, label, of.description && h("span", { class: "hint", dir: "auto" }, of.description), input);
+  const title = h("span", { dir: "auto" }, of.title ?? name, required && of.type !== "boolean" && h("span", { class: "hint" }, " (required)"));
+  const { element, tell } = labelled([title, of.description && h("span", { class: "hint", dir: "auto" }, of.description)], input);
+  return {
+    name, element, input,
+    value: () => valueOf(input, of),
+    /** Says what is wrong, by the name that a person reads; false where nothing is. */
+    tell: (why) => tell(why && `${of.title ?? name} ${why}.`),
+    wrong: () => wrongIn(input, of, required),
+  };
+}
+
+/** What can be said of an input without asking the server. */
+function wrongIn(input, of, required) {
+  if (input.validity.badInput) return "must be a number";
+  if (of.type === "boolean") return "";
+  if (input.value === "") return required ? "must be filled in" : "";
+  return of.type === "integer" && !Number.isInteger(Number(input.value)) ? "must be a whole number" : "";
 }
 
 function valueOf(input, of) {
@@ -101,25 +137,39 @@ function form(schema, send) {
   if (!properties) return json(schema, send);
   const required = new Set(schema.required ?? []);
   const fields = properties.map(([name, of]) => field(name, of, required.has(name)));
-  const inputs = fields.map((label) => label.querySelector("input, select"));
   const read = () => {
-    const values = properties.map(([name, of], place) => [name, valueOf(inputs[place], of)]);
+    const wrong = fields.filter((each) => each.tell(each.wrong()));
+    wrong[0]?.input.focus();
+    if (wrong.length > 0) return null;
+    const values = fields.map(({ name, value }) => [name, value()]);
     return { data: Object.fromEntries(values.filter(([, value]) => value !== undefined)) };
   };
-  return sending(fields, read, send);
+  const refused = (error) => {
+    const found = misfit(error);
+    const at = found && fields.find(({ name }) => name === found.place);
+    at?.tell(found.why);
+    at?.input.focus();
+    return Boolean(at);
+  };
+  return sending(fields.map(({ element }) => element), read, send, refused);
 }
 
 function json(schema, send) {
-  const box = h("textarea", { rows: 4, "aria-label": "Your answer as JSON", testid: "answer-json", spellcheck: "false" });
+  const box = h("textarea", { rows: 4, testid: "answer-json", spellcheck: "false" });
+  const { element, tell } = labelled(h("span", {}, "Your answer as JSON"), box);
   const read = () => {
     try {
       return { data: JSON.parse(box.value) };
     } catch {
-      throw new Error("That is no JSON yet.");
+      tell("That is no JSON yet.");
     }
   };
+  const refused = (error) => {
+    const found = misfit(error);
+    return Boolean(found) && tell(found.place ? `${found.place} ${found.why}.` : `It ${found.why}.`);
+  };
   const shape = h("details", {}, h("summary", {}, "What is asked for"), h("pre", {}, JSON.stringify(schema, null, 2)));
-  return sending([h("label", {}, h("span", {}, "JSON"), box), shape], read, send);
+  return sending([element, shape], read, send, refused);
 }
 
 function controls({ question }, send) {

@@ -32,7 +32,12 @@ from agent import sdk
 from agent.subagents import SubagentType
 
 SECRET = "secret keys at https://errors.example.org"
-FORM = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}
+AGE = {"type": "integer", "minimum": 18, "title": "Your age"}
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "age": AGE},
+    "required": ["name"],
+}
 
 
 def folder() -> Path:
