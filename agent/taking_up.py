@@ -1,4 +1,4 @@
-"""Taking up: how the ends of jobs, and messages to the task, become part of a turn, when it begins and between its steps.
+"""Taking up: how the ends of jobs, and messages, become part of a turn, when it begins and between its steps.
 
 All of it is functions of `tx`: what is attached and what the turn's stored input says of it are one commit.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
-from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, tasks, terminal
+from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, steering, tasks, terminal
 from background.database import Tx
 from background.queue import Run
 from background.sessions import Session
@@ -111,7 +111,7 @@ def _handed(tx: Tx, run: Run, task: Task, stored: dict[str, str]) -> list[dict[s
 
 def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
     """Between two steps: what a waiting nudge of this session would tell is told to this turn, and the nudge is folded;
-    then what was sent to this task meanwhile.
+    then what was sent meanwhile to this task, or to be folded into it, in order of arrival.
 
     Each is kept under the number and what it was, for a resumed turn whose history lacks it: such a turn stands at
     the same number again, and may find another nudge there.
@@ -119,7 +119,7 @@ def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
     told = [] if task.origin == "background" else _told_by_nudges(tx, run, task, number, shape)
-    said = sessions.waiting(tx, task.id)
+    said = sorted([*sessions.waiting(tx, task.id), *steering.fold(tx, task)], key=lambda message: message.id)
     for message in said:  # behind the nudges, also by name: checkpoints of one commit are read in that order
         tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", message.text)
     sessions.taken_up(tx, task.id)
@@ -143,7 +143,7 @@ def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> 
 def something_waits(tx: Tx, task: Task) -> bool:
     """Whether `take_up` may find something; a look that writes nothing."""
     nudged = task.origin != "background" and bool(tasks.waiting_nudges(tx, task.session))
-    return nudged or sessions.unread(tx, task.id)
+    return nudged or sessions.unread(tx, task.id) or steering.waits(tx, task.id)
 
 
 def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:

@@ -6,7 +6,7 @@ It is one transaction, or nothing; it never runs anything. A message id is taken
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, jobs, journal, questions, queue, sessions, tasks
+from background import ceilings, checkpoints, jobs, journal, questions, queue, sessions, steering, tasks
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.questions import Answer, Asked
@@ -25,7 +25,7 @@ class Incoming:
     `ceiling` is the level that installation and profile allow; `max_open` the profile's own limit of open tasks. For an
     answer: `data` is its first data part, `question` the digest of the question that it was made for, if it says so.
     What is sent by a share is taken `within` the session of that uid alone; `sender` is who sent it, where that is not
-    the owner.
+    the owner. One that `steer`s is to be taken up by the turn at work in its session, if there is one.
     """
 
     owner: str
@@ -44,6 +44,7 @@ class Incoming:
     question: str | None = None
     sender: str | None = None
     within: str | None = None
+    steer: bool = False
 
     @property
     def receiver(self) -> str:
@@ -180,6 +181,7 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
         cause=message.cause,
         ceiling=message.ceiling,
         initiated_by=message.sender,
+        steers=steering.target(tx, session.uid, message.profile) if message.steer else None,
     )
     _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"

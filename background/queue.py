@@ -240,6 +240,13 @@ def open_run_of(tx: Tx, task_id: str) -> Row | None:
     )
 
 
+def head(tx: Tx, lane: str) -> str | None:
+    """The task whose run is at the head of a lane, at work or about to be; None where nothing is there."""
+    return tx.value(
+        "select task_id from runs where lane = :lane and state in ('queued', 'running', 'parked')", lane=lane
+    )
+
+
 def cancel_key(tx: Tx, key: str) -> bool:
     """Withdraw a run by its key, if it has not ended."""
     row = tx.one("select id from runs where key = :key and ended_at is null", key=key)

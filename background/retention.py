@@ -61,12 +61,19 @@ def erase_session(tx: Tx, session: Session) -> None:
 
 
 def erase_task(tx: Tx, task: Task) -> None:
-    """Erase one turn. Raises a `conflict` fault for a job's own, which goes with its job."""
+    """Erase one turn, with the messages that were folded into it. Raises `conflict` faults for what goes with another:
+    a job's own task, and the task of a message that is part of another turn.
+    """
     if task.origin == "background":
         raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
+    into = tasks.folded_into(tx, task.id)
+    if task.origin == "user" and into is not None:
+        raise Fault("conflict", "This message is part of another turn; erase that one.", folded_into=into)
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
-    events.erase_turn(tx, task.id)
-    _erase_turns(tx, task.owner, [task.id])
+    turn = [task.id, *tasks.steered_into(tx, task.id)]
+    for task_id in turn:
+        events.erase_turn(tx, task_id)
+    _erase_turns(tx, task.owner, turn)
 
 
 def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:

@@ -60,7 +60,7 @@ create table tasks (
     ceiling text not null default 'full' check (ceiling in ('full', 'redacted', 'metadata', 'none')),
     reason text,                                -- why it failed, in the words of the contract
     detail blob,                                -- the same for people
-    folded_into text,                           -- the running turn that took up this nudge
+    folded_into text,                           -- the running turn that took up this nudge, or this message
     revision integer not null default 1 check (revision > 0),
     requests integer not null default 0,
     input_tokens integer not null default 0,
@@ -70,12 +70,15 @@ create table tasks (
     started_at integer,
     ended_at integer,
     initiated_by text,                          -- who sent the message that made it, where that was not its owner
+    steers text,                                -- the turn that this message is to be folded into, between two of its steps
     check ((ended_at is null) = (state in ('submitted', 'working', 'input_required', 'auth_required'))),
     check ((reason is null) or (state = 'failed'))
 );
 create index tasks_open on tasks (owner, profile) where ended_at is null;
 create index tasks_of_session on tasks (session, created_at);
 create index tasks_ended on tasks (ended_at) where ended_at is not null;
+create index tasks_steering on tasks (steers) where steers is not null;
+create index tasks_folded on tasks (folded_into) where folded_into is not null;
 
 create table receipts (
     owner text not null,
@@ -107,7 +110,7 @@ create table results (
 
 create table checkpoints (
     task_id text not null references tasks (id),
-    name text not null,                         -- input, model:N, tool:N:CALL_ID, answer:KEY, fold:N:NUDGE; after the end: transcript
+    name text not null,                         -- input, model:N, tool:N:CALL_ID, answer:KEY, fold:N:WHAT; after the end: transcript
     content blob not null,
     created_at integer not null,
     primary key (task_id, name)

@@ -245,10 +245,14 @@ def messages(tx: Tx, session: str, limit: int, before: int | None) -> list[Messa
     return [_message(tx, row) for row in reversed(rows)]
 
 
+# What is said in a task, and in those that were folded into it.
+_OF_TURN = "select :task_id union all select id from tasks where folded_into = :task_id and origin = 'user'"
+
+
 def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
-    """The protocol messages of a task, in order; the last `limit` of them."""
+    """The protocol messages of a task, with those that were folded into it, in order; the last `limit` of them."""
     rows = tx.q(
-        "select * from messages where task_id = :task_id and content is not null order by id desc limit :limit",
+        f"select * from messages where task_id in ({_OF_TURN}) and content is not null order by id desc limit :limit",
         task_id=task_id,
         limit=-1 if limit is None else limit,
     )
@@ -256,14 +260,18 @@ def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
 
 
 def histories(tx: Tx, task_ids: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """The protocol messages of each of these tasks, in order."""
+    """The protocol messages of each of these tasks, with those that were folded into it, in order."""
     found: dict[str, list[dict[str, Any]]] = {}
     rows = tx.q(
-        "select * from messages where task_id in (select value from json_each(:ids)) and content is not null order by id",
+        "with asked (id) as (select value from json_each(:ids)), "
+        "turns (turn, task) as (select id, id from asked union all select asked.id, t.id from asked "
+        "join tasks t on t.folded_into = asked.id and t.origin = 'user') "
+        "select turns.turn, m.* from turns join messages m on m.task_id = turns.task "
+        "where m.content is not null order by m.id",
         ids=json.dumps(task_ids),
     )
     for row in rows:
-        found.setdefault(row["task_id"], []).append(_content(tx, row))
+        found.setdefault(row["turn"], []).append(_content(tx, row))
     return found
 
 
@@ -277,7 +285,7 @@ def opening(tx: Tx, task_id: str) -> tuple[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Unread:
-    """A message to a task at work that it has not taken up: its number in the log, its text, the protocol's message."""
+    """A message that is to be taken up: its number in the log, its text, the protocol's message."""
 
     id: int
     text: str
@@ -286,8 +294,19 @@ class Unread:
 
 def waiting(tx: Tx, task_id: str) -> list[Unread]:
     """The messages that wait for a task to take them up, in order."""
-    rows = tx.q("select * from messages where task_id = :task and waits = 1 order by id", task=task_id)
-    return [Unread(row["id"], _text(tx, row), _content(tx, row)) for row in rows]
+    return [_unread(tx, row) for row in tx.q(f"{_SAID} and waits = 1 order by id", task=task_id)]
+
+
+def said_by_user(tx: Tx, task_id: str) -> list[Unread]:
+    """All that its user has said in a task, in order."""
+    return [_unread(tx, row) for row in tx.q(f"{_SAID} and kind = 'user' order by id", task=task_id)]
+
+
+_SAID = "select * from messages where task_id = :task and content is not null"
+
+
+def _unread(tx: Tx, row: Row) -> Unread:
+    return Unread(row["id"], _text(tx, row), _content(tx, row))
 
 
 def unread(tx: Tx, task_id: str) -> bool:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from background import ids, journal, results, sessions, tasks
@@ -31,6 +31,11 @@ def export(tx: Tx, session: Session) -> Snapshot:
         raise Fault("conflict", "A job's own session is not taken elsewhere; its report is in the job.")
     turns = tasks.ended_of_session(tx, session.uid)
     ids = {row["id"] for row in turns}
+    parts = tasks.turns_of_folded(tx, session.uid)
+    log = [
+        replace(entry, task_id=parts.get(entry.task_id or "", entry.task_id))
+        for entry in sessions.whole_log(tx, session.uid)
+    ]
     kept = results.read_many(tx, list(ids))
     seal = _Seal(tx, session.id)
     return {
@@ -40,11 +45,7 @@ def export(tx: Tx, session: Session) -> Snapshot:
         "left_out": left_out(tx, session),
         "tasks": [_task(tx, row, seal) for row in turns],
         "results": {task_id: _result(result, seal, task_id) for task_id, result in kept.items()},
-        "messages": [
-            _message(entry, seal)
-            for entry in sessions.whole_log(tx, session.uid)
-            if entry.task_id is None or entry.task_id in ids
-        ],
+        "messages": [_message(entry, seal) for entry in log if entry.task_id is None or entry.task_id in ids],
     }
 
 

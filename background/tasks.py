@@ -61,12 +61,13 @@ def make(
     cause: str | None,
     ceiling: str,
     initiated_by: str | None = None,
+    steers: str | None = None,
 ) -> str:
     """A new task, submitted. Returns its id. For `acceptance.py` alone."""
     task_id = str(ids.uuid7())
     tx.x(
-        "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, initiated_by, created_at) "
-        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :initiated_by, :now)",
+        "insert into tasks (id, owner, session, profile, origin, cause, state, ceiling, initiated_by, steers, created_at) "
+        "values (:id, :owner, :session, :profile, :origin, :cause, 'submitted', :ceiling, :initiated_by, :steers, :now)",
         id=task_id,
         owner=owner,
         session=session,
@@ -75,6 +76,7 @@ def make(
         cause=cause,
         ceiling=ceiling,
         initiated_by=initiated_by,
+        steers=steers,
         now=tx.now,
     )
     return task_id
@@ -205,12 +207,31 @@ def scrub(tx: Tx, task_id: str) -> None:
 
 @dataclass(frozen=True)
 class Past:
-    """An earlier turn of a session: what its user said, and the whole turn as the model saw it, if it is kept."""
+    """An earlier turn of a session: what its user said, and the whole turn as the model saw it, if it is kept.
+
+    `text` is of a turn that did not complete: what it was asked, and what was folded into it.
+    """
 
     state: str
     detail: str | None
     transcript: str | None
     text: str | None
+
+
+def folded_into(tx: Tx, task_id: str) -> str | None:
+    """The turn that this task was folded into, if it was and that turn is still there."""
+    return tx.value(
+        "select turn.id from tasks t join tasks turn on turn.id = t.folded_into where t.id = :task", task=task_id
+    )
+
+
+def turns_of_folded(tx: Tx, session: str) -> dict[str, str]:
+    """Of a session's messages that were folded into a turn: that turn, by the task of the message."""
+    rows = tx.q(
+        "select id, folded_into from tasks where session = :session and folded_into is not null and origin = 'user'",
+        session=session,
+    )
+    return {row["id"]: row["folded_into"] for row in rows}
 
 
 def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Past]:
@@ -233,8 +254,22 @@ def _past(tx: Tx, row: Row) -> Past:
         row["state"],
         None if detail is None else tx.unseal("tasks.detail", task_id, detail),
         None if transcript is None else checkpoints.opened(tx, task_id, "transcript", transcript),
-        (sessions.opening(tx, task_id)[0] or None) if row["origin"] == "user" and row["state"] != "completed" else None,
+        None if row["state"] == "completed" else _asked_of(tx, row),
     )
+
+
+def _asked_of(tx: Tx, row: Row) -> str | None:
+    texts = [sessions.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
+    texts += [said.text for folded in steered_into(tx, row["id"]) for said in sessions.said_by_user(tx, folded)]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+def steered_into(tx: Tx, task_id: str) -> list[str]:
+    """The tasks of the messages that were folded into this turn, in order of arrival."""
+    rows = tx.q(
+        "select id from tasks where folded_into = :task and origin = 'user' order by created_at, id", task=task_id
+    )
+    return [row["id"] for row in rows]
 
 
 def end(

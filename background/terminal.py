@@ -115,13 +115,13 @@ def fail_undispatched(tx: Tx, job_id: str, reason: str, detail: str) -> bool:
     return jobs.end(tx, job_id, None, JobEnd("failed", reason=reason, detail=detail))
 
 
-def fold(tx: Tx, nudge: Task, into: Task) -> bool:
-    """End a waiting nudge whose jobs a running turn has taken up. False if it has begun or ended."""
-    run = queue.open_run_of(tx, nudge.id)
-    if run is None or tasks.end(tx, nudge.id, "fold", reason=None, detail=None, folded_into=into.id) is None:
+def fold(tx: Tx, waiting: Task, into: Task) -> bool:
+    """End a task that waits, and whose nudge or message a running turn has taken up. False if it has begun or ended."""
+    run = queue.open_run_of(tx, waiting.id)
+    if run is None or tasks.end(tx, waiting.id, "fold", reason=None, detail=None, folded_into=into.id) is None:
         return False
     queue.withdraw(tx, run["id"], "done")
-    results.record(tx, nudge.id, [])
+    results.record(tx, waiting.id, [])
     return True
 
 
@@ -170,7 +170,9 @@ def lower(tx: Tx, run: Run, level: str) -> str:
 
 
 def tighten(tx: Tx, task_id: str, level: str) -> None:
-    """Let a level have its say in what is kept of a task, and of those that it sent out, whatever state they are in."""
+    """Let a level have its say in what is kept of a task, of what was folded into it, and of those that it sent out,
+    whatever state they are in.
+    """
     task = tasks.by_id(tx, task_id)
     now = tasks.lower(tx, task_id, level)
     if now is None:
@@ -180,6 +182,8 @@ def tighten(tx: Tx, task_id: str, level: str) -> None:
         settle_expired(tx, run["id"], task_id, Outcome("failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT))
     else:
         scrubbing.lower(tx, task, now)
+    for folded in tasks.steered_into(tx, task_id):
+        tighten(tx, folded, now)
     for job in jobs.sent_by(tx, task.owner, task_id):
         tighten_errand(tx, job, now)
         for attempt in tasks.attempts_at(tx, job.id):
