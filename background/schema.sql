@@ -302,8 +302,9 @@ create table views (
     at integer not null,                        -- whole milliseconds, as clients see it: tasks are listed in this order
     listed integer not null default 1 check (listed in (0, 1))  -- a job's own task is listed only where its context is named
 ) without rowid;
-create index views_by_time on views (owner, at desc, task_id) where listed = 1;
-create index views_by_state on views (owner, state, at desc, task_id) where listed = 1;
+-- `listed` is in them so that a list is counted without a look at its rows.
+create index views_by_time on views (owner, at desc, task_id, listed) where listed = 1;
+create index views_by_state on views (owner, state, at desc, task_id, listed) where listed = 1;
 create index views_of_session on views (session, at desc, task_id);
 
 create table journal (
