@@ -19,9 +19,11 @@ from typing import Any, NoReturn, Protocol
 
 from agent.profiles import AGENT
 from background.errors import LeaseLost
+from background.large import is_large, one_by_one
 from background.questions import Answer, Parks, Question
 from background.schemas import DEEPEST, Schema
 from background.text import clean
+from background.values import TooDeep, decode
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +134,8 @@ class Handler:
         """The artifacts that came of it, without ids. Raises `BadAnswer`, `Parks`, and whatever the function raises."""
         answer = await self._answer(work)
         answers = [(None, answer), *work._artifacts]
-        if any(_holds_data(given) for _, given in answers):
-            return await asyncio.to_thread(artifacts_of, answers)  # a megabyte of it holds nobody up
+        if is_large([given for _, given in answers]):
+            return await one_by_one(artifacts_of, answers)
         return artifacts_of(answers)
 
     async def _answer(self, work: Work) -> Any:
@@ -283,26 +285,11 @@ def _is_base64(text: str) -> bool:
 def _normal(value: Any, at: str) -> Any:
     """The value as JSON has it: no cycle, no NaN, no bytes, and text that can be stored."""
     try:
-        plain = json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        return decode(json.dumps(value, allow_nan=False).encode(), DEEPEST)
+    except TooDeep:
+        raise BadAnswer(f"{at} is nested deeper than {DEEPEST} levels") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise BadAnswer(f"{at} cannot be written as JSON ({type(error).__name__})") from None
-    return _cleaned(plain, at, DEEPEST)
-
-
-def _cleaned(value: Any, at: str, room: int) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if not isinstance(value, dict | list):
-        return value
-    if not room:
-        raise BadAnswer(f"{at} is nested deeper than {DEEPEST} levels")
-    if isinstance(value, list):
-        return [_cleaned(inner, at, room - 1) for inner in value]
-    return {clean(key): _cleaned(inner, at, room - 1) for key, inner in value.items()}
-
-
-def _holds_data(answer: Any) -> bool:
-    return isinstance(answer, list) and any(isinstance(part, dict) and "data" in part for part in answer)
 
 
 def text_of(artifacts: list[dict[str, Any]]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from agent.handlers import BadAnswer, Handler, Work
 from agent.offers import Offer
 from agent.taking_up import Turn
+from background.large import is_large, one_by_one
 from background.questions import Parks
 from background.results import artifact_id
 from background.terminal import Outcome
@@ -74,8 +75,13 @@ async def _handled(turn: Turn, offer: Offer, handler: Handler, holding: Holding,
             made = await handler.run(_work(turn, offer, holding.of(number), turn.contents[number]))
         except Parks as parks:
             raise _of_message(parks, number) from None
-        turn.stored[name] = json.dumps(made, ensure_ascii=False)
+        turn.stored[name] = await one_by_one(_text, made) if is_large(made) else _text(made)
+        return made
     return json.loads(turn.stored[name])
+
+
+def _text(made: list[dict[str, Any]]) -> str:
+    return json.dumps(made, ensure_ascii=False)
 
 
 def _of_message(parks: Parks, number: int) -> Parks:

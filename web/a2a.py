@@ -7,14 +7,13 @@ It reads envelopes and writes them, and decides nothing: the methods are in `a2a
 import json
 from typing import Any
 
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from web import a2a_03_methods, a2a_card, a2a_requests
-from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions
+from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions, written
 from web.a2a_errors import A2AError, RpcId, headers, http_status, to_jsonrpc
 from web.a2a_faults import as_error
 from web.a2a_methods import Methods
@@ -81,7 +80,8 @@ class Edge:
             return self._refusal(error, error.rpc_id if rpc_id is None else rpc_id)
         if isinstance(answer, Telling):
             return _stream(answer, rpc_id)
-        return Response(to_json({"jsonrpc": "2.0", "id": rpc_id, "result": answer}), media_type="application/json")
+        told = await written({"jsonrpc": "2.0", "id": rpc_id, "result": answer})
+        return Response(told, media_type="application/json")
 
     def _refusal(self, error: A2AError, rpc_id: RpcId) -> Response:
         status = http_status(error, self._settings.rpc_error_status)

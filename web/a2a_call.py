@@ -3,18 +3,19 @@
 It reads what every binding reads in the same way, and knows neither an envelope nor a route.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pydantic_core import to_json
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
+from background.large import LARGE, is_large, one_by_one
+from web import bodies
 from web.a2a_errors import A2AError
-from web.bodies import BODY_LIMIT
 from web.caller import Caller
 
-LARGE_BODY = 32_768  # bytes; checked in a thread, so that nobody waits for it
+LARGE_BODY = LARGE  # bytes
 
 
 class Call(NamedTuple):
@@ -32,16 +33,12 @@ class Call(NamedTuple):
 
 async def body_of(receive: Receive) -> bytes:
     """The whole body. A2AError `REQUEST_TOO_LARGE` as soon as it is, -32600 where its client is gone before its end."""
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise A2AError("INVALID_REQUEST", "The body did not come whole")  # nobody is there to be told
-        body += message.get("body", b"")
-        if len(body) > BODY_LIMIT:
-            raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")
-        more = message.get("more_body", False)
-    return bytes(body)
+    try:
+        return await bodies.whole(receive)
+    except bodies.TooLarge as large:
+        raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {large.limit} bytes") from None
+    except bodies.CutOff:
+        raise A2AError("INVALID_REQUEST", "The body did not come whole") from None
 
 
 def versions(scope: Scope) -> tuple[str | None, str | None]:
@@ -53,5 +50,10 @@ def versions(scope: Scope) -> tuple[str | None, str | None]:
 
 
 async def off_the_loop(large: bool, function: Callable[..., Any], *given: Any) -> Any:
-    """In a thread where the request is large: a megabyte of structured data holds nobody up."""
-    return await asyncio.to_thread(function, *given) if large else function(*given)
+    """In the thread for what is large, if it is: a megabyte of structured data holds nobody up."""
+    return await one_by_one(function, *given) if large else function(*given)
+
+
+async def written(answer: Any) -> bytes:
+    """An answer as JSON."""
+    return await off_the_loop(is_large(answer), to_json, answer)

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from background.values import canonical, path_deeper_than
 from web.a2a_card import INPUT_MODES
 from web.a2a_errors import invalid
-from web.bodies import canonical, path_deeper_than
 
 # The official types take no deeper data on every wire.
 NESTING = 32

@@ -15,9 +15,9 @@ import grpc
 from a2a.types import a2a_pb2
 from google.protobuf.descriptor import MethodDescriptor
 from grpc import aio
-from pydantic_core import to_json
 from starlette.types import Receive
 
+from background.large import is_large
 from web import a2a_grpc_messages as messages
 from web import a2a_requests
 from web.a2a_call import LARGE_BODY, Call, off_the_loop
@@ -169,8 +169,7 @@ async def _write(method: MethodDescriptor, telling: Telling, context: Context) -
 
 
 async def _encoded(method: MethodDescriptor, answer: Json) -> bytes:
-    large = len(to_json(answer)) > LARGE_BODY
-    return await off_the_loop(large, messages.encoded, method.output_type, answer)
+    return await off_the_loop(is_large(answer), messages.encoded, method.output_type, answer)
 
 
 async def _refuse(context: Context, error: A2AError) -> NoReturn:

@@ -9,10 +9,10 @@ import binascii
 import hashlib
 from typing import Any
 
+from background.values import canonical
 from web import a2a_fields as fields
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
-from web.bodies import canonical
 from web.claims import is_reserved, is_session_id
 
 CONTENT = ("text", "raw", "url", "data")
@@ -110,6 +110,14 @@ def question_of(message: dict[str, Any]) -> str | None:
     if question is not None and not isinstance(question, str):
         raise invalid("message.metadata.question", "must be a string")
     return question
+
+
+def steers(message: dict[str, Any]) -> bool:
+    """Whether a checked message is to be taken up by the turn at work in its context. A2AError -32602."""
+    steer = message.get("metadata", {}).get("steer", False)
+    if not isinstance(steer, bool):
+        raise invalid("message.metadata.steer", "must be true or false")
+    return steer
 
 
 def fingerprint(message: dict[str, Any]) -> str:

@@ -136,7 +136,7 @@ class Methods:
             session_id=asked.context_id or f"ctx-{ids.uid()}",
             message_id=asked.message_id,
             fingerprint=asked.fingerprint,
-            text=a2a_message.in_words(asked.message),
+            text=asked.words,
             content=asked.message,
             profile=asked.skill,
             origin=caller.origin,
@@ -144,6 +144,7 @@ class Methods:
             task_id=asked.task_id,
             data=a2a_message.data_of(asked.message),
             question=a2a_message.question_of(asked.message),
+            steer=asked.steer,
             sender=caller.sender,
             within=caller.share and caller.share.uid,
         )

@@ -9,13 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from background.values import LongNumber, NotJson, TooDeep, decode
 from web import a2a_fields as fields
 from web import a2a_message, a2a_webhook
 from web.a2a_03 import TWINS
 from web.a2a_errors import A2AError, RpcId, invalid
 from web.a2a_fields import NESTING, Limits
 from web.a2a_webhook import Config
-from web.bodies import LongNumber, NotJson, TooDeep, decode
 
 # Around the data of a part stand the params, message, parts and the part, and over JSON-RPC the envelope.
 BODY_NESTING = NESTING + 4
@@ -55,7 +55,7 @@ class SendRequest:
     """A message to accept.
 
     `message` is the protocol's JSON as it was sent, without unknown and empty fields; `metadata` that of the request
-    around it. `text` is its text parts, a line break between them; other parts stand in `message["parts"]` alone.
+    around it. `text` is its text parts, a line break between them; `words` is all of it, as a model reads it.
     `fingerprint` is the same for the same message, however it was spelled.
     """
 
@@ -65,10 +65,12 @@ class SendRequest:
     context_id: str | None
     task_id: str | None
     text: str
+    words: str
     skill: str
     return_immediately: bool
     history_length: int | None
     fingerprint: str
+    steer: bool = False
     webhook: Config | None = None
 
 
@@ -150,16 +152,18 @@ def send_params(params: Any, limits: Limits) -> SendRequest:
     configuration = fields.object_at(given, "configuration", "") or {}
     fields.strings(configuration, "acceptedOutputModes", "configuration.", limits)
     return SendRequest(
+        fingerprint=a2a_message.fingerprint(message),  # first: it refuses what no JSON can hold
         message=message,
         metadata=fields.metadata_of(given, "", limits),
         message_id=message["messageId"],
         context_id=message.get("contextId"),
         task_id=message.get("taskId"),
         text=a2a_message.text_of(message, limits),
+        words=a2a_message.in_words(message),
         skill=a2a_message.skill_of(message, limits),
+        steer=a2a_message.steers(message),
         return_immediately=fields.flag(configuration, "returnImmediately", "configuration."),
         history_length=fields.natural(configuration, "historyLength", "configuration."),
-        fingerprint=a2a_message.fingerprint(message),
         webhook=a2a_webhook.inline(configuration, limits),
     )
 

@@ -9,13 +9,12 @@ import re
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from web import a2a_card, a2a_requests
-from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions
+from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions, written
 from web.a2a_errors import A2AError, headers, invalid, to_rest
 from web.a2a_faults import as_error
 from web.a2a_fields import PROTO_NAMES
@@ -100,7 +99,7 @@ class Edge:
             return JSONResponse(to_rest(error), error.kind.http, headers(error))
         if isinstance(answer, Telling):
             return Stream(answer, _frame, _last_frame)
-        return Response(to_json(answer), media_type=MEDIA_TYPE)
+        return Response(await written(answer), media_type=MEDIA_TYPE)
 
 
 def _road(verb: str, path: str) -> tuple[Road, Json]:

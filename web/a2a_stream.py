@@ -16,7 +16,9 @@ from starlette.types import Receive, Scope, Send
 from background import journal
 from background.database import Tx
 from background.journal import View
+from background.large import is_large
 from web import a2a_views, acting
+from web.a2a_call import off_the_loop
 from web.a2a_errors import A2AError
 from web.a2a_faults import as_error
 from web.caller import Caller
@@ -91,7 +93,7 @@ async def _frames(
     try:
         async with aclosing(items) as told:
             async for item in told:
-                yield PING if item is None else frame(item)
+                yield PING if item is None else await off_the_loop(is_large(item), frame, item)
     except Exception as failure:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
         yield error(as_error(failure))
 

@@ -8,17 +8,20 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, jobs, questions, results, sessions, tasks, terminal
+from background import acceptance, jobs, questions, results, sessions, steering, tasks, terminal
 from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault, not_found
+from background.large import is_large
 from background.questions import Asked
 from background.results import Result
 from background.sessions import Listed, Message
 from background.states import INTERRUPTED
+from background.steering import Course
 from background.text import clip
 from background.times import rfc3339
 from web import admission
+from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
 from web.a2a_message import fingerprint, in_words
 from web.console import render
@@ -93,7 +96,8 @@ async def list_messages(call: Call) -> Json:
 class Logged(NamedTuple):
     """An entry of a log with the end of its task: `result` of an agent's answer alone, `question` of one that is open.
 
-    `last`: it is the entry with which its task ended, which has the answer, or why there is none.
+    `last`: it is the entry with which its task ended, which has the answer, or why there is none. `course` is of what was
+    said to the agent.
     """
 
     message: Message
@@ -101,11 +105,13 @@ class Logged(NamedTuple):
     last: bool
     result: Result | None
     question: Asked | None
+    course: Course = Course()
 
 
 def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list[Logged]:
     found = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before)
     ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
+    courses = steering.courses(tx, [message.task_id for message in found if message.task_id and message.role == "user"])
     last = {message.id for message in found if _is_last(message, ends.get(message.task_id or ""))}
     answers = results.read_many(tx, [message.task_id for message in found if message.id in last and message.task_id])
     parked = {task_id: questions.current(tx, task_id) for task_id, end in ends.items() if end.state in INTERRUPTED}
@@ -116,6 +122,7 @@ def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list
             message.id in last,
             answers.get(message.task_id or "") if message.id in last else None,
             _open_question(message, parked.get(message.task_id or "")),
+            courses.get(message.task_id or "", Course()) if message.role == "user" else Course(),
         )
         for message in found
     ]
@@ -154,6 +161,9 @@ def message_json(logged: Logged, *, html: bool) -> Json:
         "created_at": rfc3339(message.created_at),
         "job_ids": list(message.job_ids),
         "question": logged.question and questions.shown(logged.question),
+        "steers": logged.course.steers,
+        "folded_into": logged.course.folded_into,
+        "withdrawn": logged.course.withdrawn,
     }
     return {**shown, "html": render(said) if agents else None} if html else shown
 
@@ -162,7 +172,6 @@ async def post_message(call: Call) -> Response:
     """A user's message; it makes the session where there is none. It is accepted like any other."""
     call.house.require_open()
     body = await call.body()
-    not_yet(body, "steer")
     no_claims(body)
     data = body.get("data")
     said = text(body, "text", MAX_TEXT, required=data is None) or ""
@@ -172,6 +181,9 @@ async def post_message(call: Call) -> Response:
     if skill not in (None, *call.house.settings.profiles):
         raise bad("skill", f"one of {', '.join(call.house.settings.profiles)}")
     question = text(body, "question", 256) or None
+    steer = body.get("steer", False)
+    if not isinstance(steer, bool):
+        raise bad("steer", "true or false")
     context = session_id(call.id, "session")
     owner = call.owner_in(context, changes=True)
     if task_id:
@@ -180,24 +192,31 @@ async def post_message(call: Call) -> Response:
     parts = [*([{"text": said}] if said.strip() else []), *([] if data is None else [{"data": data}])]
     content: Json = {"messageId": message_id, "contextId": context, "role": "ROLE_USER", "parts": parts}
     content |= {"taskId": task_id} if task_id else {}
-    metadata = {name: value for name, value in {"skill": skill, "question": question}.items() if value}
+    metadata = {name: value for name, value in {"skill": skill, "question": question, "steer": steer}.items() if value}
     content |= {"metadata": metadata} if metadata else {}
+    mark, words = await off_the_loop(is_large(data), _told, content)
     incoming = Incoming(
         owner=owner,
         session_id=context,
         message_id=message_id,
         sender=call.caller.sender,
         within=call.caller.share and call.caller.share.uid,
-        fingerprint=fingerprint(content),
-        text=in_words(content),
+        fingerprint=mark,
+        text=words,
         content=content,
         profile=skill or Limits(skills=call.house.settings.profiles).default_skill,
         task_id=task_id,
         data=data,
         question=question,
+        steer=steer,
     )
     accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
+
+
+def _told(content: Json) -> tuple[str, str]:
+    """By what a message is told when it comes again, and as what it is read."""
+    return fingerprint(content), in_words(content)
 
 
 def _context_of(tx: Tx, owner: str, given: str, task_id: str) -> str:

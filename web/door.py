@@ -3,7 +3,6 @@
 One table turns faults into statuses; exception texts never go out. It knows no route.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -13,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from background.errors import Fault, StorageUnavailable
+from background.large import LARGE, is_large, one_by_one
+from background.values import LongNumber, NotJson, TooDeep, decode
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
-from web import acting
+from web import acting, bodies
 from web.a2a_errors import A2AError, headers
 from web.access import caller_of
-from web.bodies import BODY_LIMIT, LongNumber, NotJson, TooDeep, decode
+from web.bodies import BODY_LIMIT
 from web.caller import Caller
 from web.claims import CLAIMS, audit, is_reserved, is_session_id
 from web.house import House
@@ -29,17 +30,8 @@ STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "li
 RETRY_AFTER = {"Retry-After": "5"}
 READS = frozenset({"GET", "HEAD"})
 NESTING = 32
-LARGE_BODY = 32_768  # bytes
 Json = dict[str, Any]
 Endpoint = Callable[["Call"], Awaitable[Any]]
-
-
-class TooLarge(Exception):
-    """A body over `limit` bytes."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
 
 
 class Call:
@@ -68,22 +60,19 @@ class Call:
 
     async def body(self, most: int = BODY_LIMIT) -> Json:
         """The JSON object that was sent, of at most so many bytes; an empty body is an empty one."""
-        sent = bytearray()
-        async for piece in self.request.stream():
-            sent += piece
-            if len(sent) > most:
-                raise TooLarge(most)
+        sent = await bodies.whole(self.request.receive, most)
         try:
-            value = await self._decoded(bytes(sent)) if sent else {}
+            value = await _decoded(sent) if sent else {}
         except (NotJson, LongNumber, TooDeep):
             raise Fault("invalid", "The body must be JSON, not nested deeper than 32 levels.", field="body") from None
         if not isinstance(value, dict):
             raise Fault("invalid", "The body must be a JSON object.", field="body")
         return value
 
-    async def _decoded(self, sent: bytes) -> Any:
-        """In a thread where it may take long: a megabyte of structure holds nobody up."""
-        return await asyncio.to_thread(decode, sent, NESTING) if len(sent) > LARGE_BODY else decode(sent, NESTING)
+
+async def _decoded(sent: bytes) -> Any:
+    """In the thread for what is large, if it is: a megabyte of structured data holds nobody up."""
+    return await one_by_one(decode, sent, NESTING) if len(sent) > LARGE else decode(sent, NESTING)
 
 
 def text(body: Json, field: str, most: int, *, required: bool = False) -> str | None:
@@ -136,7 +125,9 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             return _of_fault(fault)
         except A2AError as refused:
             return _of_a2a(refused)
-        except TooLarge as large:
+        except bodies.CutOff:
+            return error(400, "INVALID", "The body did not come whole.", {"field": "body"})
+        except bodies.TooLarge as large:
             return error(413, "TOO_LARGE", f"The body is larger than {large.limit} bytes.")
         except BadQuery as wrong:
             return error(400, "INVALID", f"q: {wrong}", {"field": "q"})
@@ -150,7 +141,9 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             error_id = secrets.token_hex(6)
             log.error("error %s", error_id, exc_info=failed)
             return error(500, "INTERNAL", f"Internal error {error_id}.")
-        return answer if isinstance(answer, Response) else JSONResponse(answer)
+        if isinstance(answer, Response):
+            return answer
+        return await one_by_one(JSONResponse, answer) if is_large(answer) else JSONResponse(answer)
 
     return handle
 

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from background.errors import Fault
-from web.bodies import decode
+from background.values import decode
 
 CURSOR_CHARS = 1000
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from web.bodies import LongNumber, NotJson, TooDeep, canonical, decode, path_deeper_than
+from background.values import LongNumber, NotJson, TooDeep, canonical, decode, path_deeper_than
 
 JSON = st.recursive(
     st.none()
