@@ -6,23 +6,21 @@ Every command but `serve`, `worker`, `seal`, `token`, `backup` and `restore` ask
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from background import states
-from web import cli_backup, settings
+from web import cli_backup, cli_documents, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
 from web.cli_prompt import converse
+from web.cli_server import ROWS, AsJson, Url, fail, print_list, server
 from web.cli_tokens import token_app
 from web.cli_views import (
     ENDED,
@@ -37,10 +35,8 @@ from web.cli_views import (
     show,
     status_table,
 )
-from web.client import BadAddress, Client, ClientError, Refused, job_path, session_path
+from web.client import Refused, job_path, session_path
 
-# As many rows as a table shows; --json gives all of them.
-ROWS = 200
 # As many hits as the server gives at most.
 MOST_HITS = 50
 STATUSES = f"{', '.join([*states.JOB][:-1])} or {[*states.JOB][-1]}"
@@ -52,10 +48,9 @@ seal_app = typer.Typer(no_args_is_help=True)
 app.add_typer(seal_app, name="seal", help="The keys that seal what the registry keeps.")
 app.add_typer(token_app, name="token", help="Access tokens, by which users are known.")
 app.add_typer(session_app, name="session", help="Sessions of the server.")
+app.add_typer(cli_documents.app, name="documents", help="Documents of the knowledge store.")
 
 
-Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="The server's address, instead of OUTRIDER_URL.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON alone, for scripts.")]
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, bg-…")]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session's id.")]
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
@@ -68,29 +63,6 @@ def main() -> None:
         # A terminal that cannot show a character shows a question mark instead of a stack trace.
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     app(prog_name="outrider")
-
-
-def fail(problem: object, code: int = 1) -> NoReturn:
-    """Ends the command with one line on stderr."""
-    print(f"outrider: {line(problem)}", file=sys.stderr)
-    raise typer.Exit(code)
-
-
-@contextmanager
-def server(url: str | None) -> Iterator[Client]:
-    """A client of the server; what goes wrong with it ends the command."""
-    try:
-        given = settings.client_settings()
-        with Client(url or given.url, given.token or "") as client:
-            yield client
-    except (settings.BadSetting, BadAddress) as problem:
-        fail(problem, 2)
-    except Refused as problem:
-        fail(problem, 2 if problem.status == 400 else 1)
-    except ClientError as problem:
-        fail(problem)
-    except KeyboardInterrupt:
-        fail("left; what runs on the server goes on")
 
 
 def required(text: str, what: str) -> str:
@@ -373,21 +345,6 @@ def status(as_json: AsJson = False, url: Url = None) -> None:
         show(status_table(found))
     if not found["live"]:
         fail("WORKER_UNAVAILABLE: no live worker; start one with `outrider worker`")
-
-
-def print_list(client: Client, path: str, name: str, table: Any, as_json: bool, **filters: Any) -> None:
-    """A list: whole as JSON, its first rows as a table."""
-    items = client.pages(path, name, **filters)
-    if as_json:
-        print(json_text({name: list(items), "next_cursor": ""}))
-        return
-    rows = list(islice(items, ROWS))
-    if not rows:
-        print(f"No {name}.", file=sys.stderr)
-        return
-    show(table(rows))
-    if next(items, None):
-        print(f"More than {ROWS}; --json gives all.", file=sys.stderr)
 
 
 def print_report(report: bytes) -> None:

@@ -5,11 +5,12 @@ They work on the data folder's own files, and ask no server.
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, NoReturn
 
 import typer
 
-from web import backups, settings
+from web import settings
 from web.cli_help import Plain
 from web.cli_views import line, size
 from web.settings import Settings
@@ -34,6 +35,7 @@ def backup(
     The key that seals the registry is not in it, nor are the settings; keep the key elsewhere.
     """
     given = _settings(data)
+    backups = _backups()
     try:
         taken = backups.back_up(given, file, force=force)
     except backups.NotDone as problem:
@@ -53,6 +55,7 @@ def restore(
     The key that it was sealed with must be there, in seal.keys or in OUTRIDER_SEAL_KEY.
     """
     given = _settings(data)
+    backups = _backups()
     try:
         restored = backups.restore(given, file, force=force)
     except backups.NotDone as problem:
@@ -60,6 +63,13 @@ def restore(
     print(f"Restored as of {restored.taken_at}.")
     if restored.aside:
         print(f"What was there before is in {line(restored.aside)}.", file=sys.stderr)
+
+
+def _backups() -> ModuleType:
+    """What does it. Loading it loads the stores' libraries, and what only asks a server starts without them."""
+    from web import backups
+
+    return backups
 
 
 def _settings(data: str | None) -> Settings:

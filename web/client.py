@@ -59,6 +59,11 @@ def session_path(identifier: str) -> str:
     return _path("session", "/api/sessions", identifier)
 
 
+def document_path(identifier: str) -> str:
+    """Where a document is. Raises like `job_path`."""
+    return _path("document", "/api/knowledge/documents", identifier)
+
+
 def _path(noun: str, root: str, identifier: str) -> str:
     if "/" in identifier:  # a server takes it for another address
         raise Refused(f"There is no such {noun}.", 404, "NOT_FOUND")
@@ -103,6 +108,10 @@ class Client:
     def delete(self, path: str) -> dict[str, Any]:
         """Deletes what is at `path`, and returns the JSON object answered."""
         return self._object(self._send("DELETE", path))
+
+    def drop(self, path: str) -> None:
+        """Deletes what is at `path`, where nothing is answered but that it is done."""
+        self._send("DELETE", path)
 
     def send(self, path: str, content: bytes, **params: Any) -> dict[str, Any]:
         """Posts JSON as it is, and returns the JSON object answered."""

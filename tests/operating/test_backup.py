@@ -86,7 +86,7 @@ def test_what_was_told_stays_told_and_what_was_at_work_goes_on(
     assert restored.exit_code == 0 and restored.stdout.startswith("Restored as of 20")
     model.rules([BRIEFED, {"last_user": "slow", "text": "It was slow."}])
     before = len(model.requests())
-    server = Server(fresh, env=asking(model) | {"OUTRIDER_LEASE_S": "0.5"})
+    server = Server(fresh, env=asking(model) | {"OUTRIDER_LEASE_S": "3"})
     processes.append(server)
     server.start()
     jobs = {job["prompt"]: job["id"] for job in server.jobs("birds")}
@@ -94,7 +94,7 @@ def test_what_was_told_stays_told_and_what_was_at_work_goes_on(
     told = [message for message in server.messages("birds") if message["kind"] == "notification"]
     assert sorted(message["job_ids"] for message in told) == sorted([[jobs["owls"]], [jobs["slow"]]])
     asked = [one.last_user for one in model.requests()[before:]]
-    assert len(asked) == 2 and not any(jobs["owls"] in text for text in asked)
+    assert any(jobs["slow"] in text for text in asked) and not any(jobs["owls"] in text for text in asked)
     (hit,) = server.get("/api/knowledge/search", q="ear", source_type="background_report")["hits"]
     assert hit["job_id"] == jobs["owls"]
     assert server.job(jobs["owls"])["report"] == REPORT
