@@ -13,10 +13,16 @@ from background.sessions import Unread
 from background.tasks import Task
 
 
-def target(tx: Tx, session: str, profile: str) -> str | None:
-    """The turn at the head of a session's lane, if a message for this profile may be folded into it."""
+def at_work(tx: Tx, session: str) -> Task | None:
+    """The turn at the head of a session's lane: at work, about to be, or parked."""
     head = queue.head(tx, f"session:{session}")
-    return head if head is not None and tasks.by_id(tx, head).profile == profile else None
+    return None if head is None else tasks.by_id(tx, head)
+
+
+def target(tx: Tx, session: str, profile: str) -> str | None:
+    """The turn that a message for this profile may be folded into: no turn does the work of another profile."""
+    turn = at_work(tx, session)
+    return turn.id if turn and turn.profile == profile else None
 
 
 @dataclass(frozen=True)

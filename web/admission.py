@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
-from background import jobs, tasks
+from background import jobs, sessions, steering, tasks
 from background.acceptance import Incoming
 from background.ceilings import strictest
 from background.database import Database, Tx
@@ -27,7 +27,10 @@ async def admit(db: Database, offers: Offers, message: Incoming) -> Incoming:
     """A client's message, with what its profile allows. Raises `refused` and `invalid` faults, A2AError -32005.
 
     More for a task at work is held to that task's input schema. An answer is not: its question has a form of its own.
+    What steers a turn, and names no profile, is for the profile of that turn.
     """
+    if message.steer and message.task_id is None and "skill" not in message.content.get("metadata", {}):
+        message = await db.read(_as_steered, offers, message)
     offer = offers[message.profile]
     if message.task_id is not None or offer.by_model:
         _check_files(message)  # of an answer to a question, too, only the words are taken
@@ -42,6 +45,13 @@ async def admit(db: Database, offers: Offers, message: Incoming) -> Incoming:
     if offer.takes:
         await _check_input(offer.takes, message)
     return replace(message, ceiling=offer.level, max_open=offer.profile.max_open_tasks)
+
+
+def _as_steered(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
+    session = sessions.find(tx, message.owner, message.session_id)
+    turn = steering.at_work(tx, session.uid) if session else None
+    offer = offers.get(turn.profile) if turn else None
+    return replace(message, profile=offer.profile.name) if offer and offer.by_model and not offer.broken else message
 
 
 def _check_files(message: Incoming) -> None:

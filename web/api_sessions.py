@@ -25,7 +25,7 @@ from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
 from web.a2a_message import fingerprint, in_words
 from web.console import render
-from web.door import Call, Endpoint, Json, door, no_claims, no_incognito, not_yet, session_id, text
+from web.door import Call, Endpoint, Json, door, no_claims, no_incognito, session_id, text
 from web.house import House
 from web.paging import bad, decode_cursor, encode_cursor, flag, number
 

@@ -166,13 +166,6 @@ def no_claims(body: Json) -> None:
         raise bad(claimed, "is said by Outrider alone")
 
 
-def not_yet(body: Json, *fields: str) -> None:
-    """What a later version will do is refused here, and not dropped without a word."""
-    for field in fields:
-        if body.get(field) not in (None, False):
-            raise Fault("refused", f"{field}: this version does not know that yet.", field=field)
-
-
 def no_incognito(body: Json) -> None:
     """What is asked to be kept nowhere is not taken and then kept all the same."""
     asked = body.get("incognito")
