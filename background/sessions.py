@@ -266,7 +266,7 @@ def histories(tx: Tx, task_ids: list[str]) -> dict[str, list[dict[str, Any]]]:
         "with asked (id) as (select value from json_each(:ids)), "
         "turns (turn, task) as (select id, id from asked union all select asked.id, t.id from asked "
         "join tasks t on t.folded_into = asked.id and t.origin = 'user') "
-        "select turns.turn, m.* from turns join messages m on m.task_id = turns.task "
+        "select turns.turn, m.* from turns cross join messages m on m.task_id = turns.task "  # in this order
         "where m.content is not null order by m.id",
         ids=json.dumps(task_ids),
     )
