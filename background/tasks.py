@@ -235,12 +235,12 @@ def turns_of_folded(tx: Tx, session: str) -> dict[str, str]:
 
 
 def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Past]:
-    """The session's ended turns before task `before`, the latest `limit`, oldest first."""
+    """The session's ended turns before task `before`, the latest `limit`, oldest first; nothing that was withdrawn unread."""
     rows = tx.q(
         "select t.id, t.state, t.detail, t.origin, c.content as transcript from tasks t "
         "left join checkpoints c on c.task_id = t.id and c.name = 'transcript' "
         "where t.session = :session and t.ended_at is not null and t.folded_into is null and t.id <> :before "
-        "order by t.ended_at desc, t.id desc limit :limit",
+        "and (t.state <> 'canceled' or t.started_at is not null) order by t.ended_at desc, t.id desc limit :limit",
         session=session,
         before=before,
         limit=limit,
