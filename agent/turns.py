@@ -16,6 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 
 from agent import handling, loop, taking_up
+from agent.facts import facts_of
 from agent.gates import ASK_USER, REFUSALS, Gates
 from agent.guard import KeepsAsking
 from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
@@ -364,7 +365,9 @@ class _Steps:
 
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
         await self.pieces.end()
-        self._level, altered = await self._turns.persist(_keep_answer, self._run, number, messages, usage)
+        self._level, altered = await self._turns.persist(
+            _keep_answer, self._run, number, messages, usage, facts_of(loop.load(messages))
+        )
         return altered
 
     async def begin_call(self, key: str, name: str) -> None:
@@ -388,9 +391,11 @@ class _Steps:
         await self._turns.db.write(partial(tasks.fragment, anew=anew), self._run, piece)
 
 
-def _keep_answer(tx: Tx, run: Run, number: int, messages: str, usage: Usage) -> tuple[str, Collection[int]]:
+def _keep_answer(
+    tx: Tx, run: Run, number: int, messages: str, usage: Usage, facts: dict[str, Any]
+) -> tuple[str, Collection[int]]:
     """The level at which it was kept, and the places of its calls that are not kept as they are."""
-    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, usage)
+    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, usage, facts)
     return level, masked.kept_of(tx, run.task_id or "", number)
 
 

@@ -1,4 +1,4 @@
-"""Runs: the one queue for everything that must happen, and the one owner of the table `runs`.
+"""Runs: the one queue for everything that must happen, and the one owner of the tables `runs` and `failures`.
 
 A key makes enqueueing twice once; a lane lets one run at a time through, oldest first; a lease says who works, and
 the attempt number is the fence that keeps out whoever worked before. It decides nothing about what a run means.
@@ -15,6 +15,7 @@ from background.errors import LeaseLost
 from background.states import RUN, guard
 
 SWEEP_LIMIT = 50
+FAILURES_KEPT = 50  # of one run, the latest: what is tried for days would fill the table
 # Time past the lease is nobody's work: a stopped process's, say. Without a lease nothing is added.
 _SPENT = "spent + coalesce(case when :now < lease_until then :now - leased_at else lease_until - leased_at end, 0)"
 
@@ -211,7 +212,21 @@ def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = 
         error=None if error is None else tx.seal("runs.last_error", run.key, error),
     )
     tx.ring("runs")
+    if released:
+        _remember(tx, run, error)
     return released == 1
+
+
+def _remember(tx: Tx, run: Run, error: str | None) -> None:
+    """A try came to nothing, or was handed back: the run itself knows its last error alone."""
+    tx.x(
+        "insert into failures (run_id, attempt, at, error) values (:run, :attempt, :now, :error) on conflict do nothing",
+        run=run.id,
+        attempt=run.attempt,
+        now=tx.now,
+        error=None if error is None else tx.seal("failures.error", f"{run.id}/{run.attempt}", error),
+    )
+    tx.x("delete from failures where run_id = :run and attempt <= :old", run=run.id, old=run.attempt - FAILURES_KEPT)
 
 
 def finish(tx: Tx, run: Run, state: str = "done") -> bool:

@@ -1,8 +1,9 @@
 -- The registry: everything that must change together. Times are microseconds, UTC.
 --
---   sessions ──< tasks ──< runs            a session's turns are tasks; a turn's work is a run in the one queue
+--   sessions ──< tasks ──< runs ──< failures   a session's turns are tasks; a turn's work is a run in the one queue
 --       │          ├──── results           what the task ended with: written once, with the end itself
 --       │          ├──< checkpoints        how far the turn has come: its input, each answer, each tool's result
+--       │          ├──< steps              what it did on its way and what that cost, without a word of what was said
 --       │          ├──< questions          what it has asked its user, and waits for while it is parked
 --       │          ├──< fragments          pieces of an answer that is not finished
 --       │          ├──< webhooks           who wants to be called about it
@@ -18,6 +19,7 @@
 --   workers                                who runs turns, and when it was last heard of
 --   seals                                  which keys have sealed cells of this file
 --   tokens                                 who may ask at all
+--   tallies                                how often something happened, for the figures
 --
 -- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled, and in
 -- between parked (input_required, auth_required) while it waits for an answer.
@@ -116,6 +118,14 @@ create table checkpoints (
     primary key (task_id, name)
 ) without rowid;
 
+create table steps (
+    task_id text not null references tasks (id) on delete cascade,
+    name text not null,                         -- its checkpoint's: model:N, tool:N:CALL_ID
+    at integer not null,
+    facts text not null,                        -- JSON: who was asked, what it cost, which tools it called; no word of what was said
+    primary key (task_id, name)
+) without rowid;
+
 create table questions (
     task_id text not null references tasks (id),
     revision integer not null,                  -- the one at which it was asked
@@ -182,6 +192,14 @@ create unique index runs_lane_head on runs (lane) where state in ('queued', 'run
 create unique index runs_turn_of_task on runs (task_id) where ended_at is null and kind in ('turn', 'job');
 create index runs_of_task on runs (task_id) where task_id is not null;
 create index runs_ended on runs (kind, ended_at) where ended_at is not null;
+
+create table failures (
+    run_id integer not null references runs (id) on delete cascade,
+    attempt integer not null,
+    at integer not null,
+    error blob,                                 -- none where it was handed back
+    primary key (run_id, attempt)
+);
 
 create table messages (
     id integer primary key autoincrement,
@@ -263,11 +281,14 @@ create table deliveries (
     ready_at integer,                           -- its report run is done: it may be told
     notified_at integer,
     ended_at integer not null,
+    discarded_at integer,
+    discarded_by text,                          -- who gave it up by hand
     primary key (job_id, attempt),
     check (task_id is not null or state <> 'attached'),          -- the turn that told may be gone
     check (task_id is null or state in ('attached', 'delivered')),
     check ((notified_at is not null) = (state = 'delivered'))
 ) without rowid;
+create index deliveries_untold on deliveries (ended_at) where state in ('pending', 'attached');
 create index deliveries_pending on deliveries (session, ended_at, job_id) where state = 'pending';
 create index deliveries_of_task on deliveries (task_id) where task_id is not null;
 create index deliveries_of_session on deliveries (session);
@@ -373,4 +394,11 @@ create table share_uses (
     first_at integer not null,
     last_at integer not null,
     primary key (share, caller)
+) without rowid;
+
+create table tallies (
+    name text not null,
+    label text not null,
+    count integer not null check (count > 0),
+    primary key (name, label)
 ) without rowid;

@@ -22,6 +22,7 @@ OF_TASK: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "questions": ("task_id = :task", ()),
     "messages": ("task_id = :task", ()),
     "runs": ("task_id = :task", ()),
+    "failures": ("run_id in (select id from runs where task_id = :task)", ()),
     "jobs": ("task_id = :task", ("detail", "excerpt")),
     "deliveries": ("job_id in (select id from jobs where task_id = :task)", ()),
 }
@@ -49,7 +50,7 @@ def lower(tx: Tx, task: Task, level: str) -> None:
     else:
         keep = _without(_REPORTED)
         scrub(tx, task.id)
-        for table in ("tasks", "runs", "deliveries"):
+        for table in ("tasks", "runs", "failures", "deliveries"):
             rewrite(tx, table, OF_TASK[table][0], lambda _: None, task=task.id)
         jobs.not_kept(tx, task.id)
     _rewrite_events(tx, "turn.%", task.session, "task_id", task.id, task.created_at, keep)

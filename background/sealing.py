@@ -47,6 +47,7 @@ SEALED: Mapping[str, Sealed] = {
     "runs": Sealed(("key",), ("last_error",)),
     "messages": Sealed(("session", "uid"), ("text", "content")),
     "jobs": Sealed(("id",), ("description", "prompt", "detail", "excerpt")),
+    "failures": Sealed(("run_id", "attempt"), ("error",)),
     "deliveries": Sealed(("job_id", "attempt"), ("last_error",)),
     "events": Sealed(("session", "uid"), ("data",)),
 }
@@ -214,15 +215,18 @@ def reseal(connection: sqlite3.Connection, vault: Vault, *, plain: bool = False)
     """
     for table, (row, columns) in SEALED.items():
         by_rowid = _has_rowid(connection, table)
+        if by_rowid is None:
+            continue
         last = 0 if by_rowid else ("",) * len(row)
         while rows := _next_rows(connection, table, row, columns, last):
             last = rows[-1][0] if by_rowid else tuple(rows[-1][1 : 1 + len(row)])
             yield sum(_resealed(connection, vault, table, row, columns, each, plain) for each in rows)
 
 
-def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
-    (without,) = connection.execute("select wr from pragma_table_list where name = ?", (table,)).fetchone()
-    return not without
+def _has_rowid(connection: sqlite3.Connection, table: str) -> bool | None:
+    """None for a table that a later migration brings."""
+    found = connection.execute("select wr from pragma_table_list where name = ?", (table,)).fetchone()
+    return None if found is None else not found[0]
 
 
 def _next_rows(

@@ -4,11 +4,11 @@ How one is made by a message stands in `acceptance.py`, how it ends in `terminal
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, events, ids, jobs, journal, masked, questions, queue, sessions
+from background import ceilings, checkpoints, events, ids, jobs, journal, masked, questions, queue, sessions, steps
 from background.database import Row, Tx
 from background.questions import Asked, Question
 from background.queue import Run
@@ -173,10 +173,12 @@ def fragment(tx: Tx, run: Run, text: str, *, anew: bool = False) -> None:
     journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
-def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None) -> str:
+def checkpoint(
+    tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None, facts: Mapping[str, Any] | None = None
+) -> str:
     """Keep how far the turn has come; the first write of a name wins, and the lease moves on. Raises `LeaseLost`.
 
-    Returns the task's answer level, at which it was kept.
+    `facts` are what may be told of the step, at any level. Returns the task's answer level, at which it was kept.
     """
     queue.progress(tx, run)
     level = ceiling_of(tx, run.task_id or "")
@@ -184,6 +186,7 @@ def checkpoint(tx: Tx, run: Run, name: str, content: str, usage: Usage | None = 
     checkpoints.keep(tx, run.task_id or "", name, kept)
     if name.startswith(masked.ANSWER) and kept != content:
         masked.mark(tx, run.task_id or "", {name: content})
+    steps.note(tx, run.task_id or "", name, facts or {}, usage)
     if usage:
         spent(tx, run.task_id or "", usage)
     return level

@@ -146,7 +146,7 @@ def test_the_schema_takes_what_may_be(rows: sqlite3.Connection) -> None:
         update jobs set status = 'canceled', canceled_by = 'user', completed_at = 3;
         insert into runs (kind, key, lane, task_id, state, due_at, created_at)
             values ('turn', 'twin', 'session:u', 't', 'queued', 4, 4), ('turn', 'next', 'session:u', null, 'waiting', 4, 4);
-        insert into deliveries values ('j', 1, 'u', 'delivered', 't', 0, 0, null, 4, 5, 3);
+        insert into deliveries values ('j', 1, 'u', 'delivered', 't', 0, 0, null, 4, 5, 3, null, null);
         """
     )
     assert rows.execute("pragma foreign_key_check").fetchall() == []
