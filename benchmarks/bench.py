@@ -46,14 +46,14 @@ class Bench:
         folder.mkdir()
         return folder
 
-    def outrider(self, *options: str, **env: str) -> Server:
+    def outrider(self, *options: str, data: Path | None = None, **env: str) -> Server:
         """An `outrider serve` with the offline model and the echo profile; it runs inside its `with`."""
         env = {"OUTRIDER_MODEL": "offline", "OUTRIDER_PROFILES": "chat,echo"} | env
-        return Server(self.fresh(), *options, env=env)
+        return Server(data or self.fresh(), *options, env=env)
 
-    def peer(self, *, durable: bool) -> PeerServer:
+    def peer(self, *, durable: bool, data: Path | None = None) -> PeerServer:
         """A server of the peer's; it runs inside its `with`."""
-        return PeerServer(self.fresh(), durable)
+        return PeerServer(data or self.fresh(), durable)
 
     def load(self, port: int, **options: Any) -> dict[str, float]:
         """Loads one server with `benchmarks.load`, in a process of its own. Returns its figures."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import completion, echo, growth, idle, reports, road, streams
+from benchmarks import completion, echo, growth, idle, listing, reports, road, streams
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
 
@@ -18,6 +18,7 @@ FIGURES: list[Callable[[Bench], Iterator[Figure]]] = [
     road.settled_to_nudge,
     growth.much_stored,
     growth.crowded_lane,
+    listing.pages,
     completion.settled_turns,
     streams.open_streams,
     streams.waiting_sends,
