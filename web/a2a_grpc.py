@@ -135,8 +135,7 @@ class Edge(grpc.GenericRpcHandler):
         with telling.place:
             error = await _write(method, telling, context)
         if error is not None:
-            async with asyncio.timeout(LINGER_S):
-                await _refuse(context, error)
+            await _refuse(context, error)
 
     async def _asked(self, method: MethodDescriptor, request: bytes, metadata: Metadata, receive: Receive) -> Any:
         caller = await self._house.callers.of(metadata)
@@ -153,6 +152,7 @@ async def _write(method: MethodDescriptor, telling: Telling, context: Context) -
     """Write what is told, and return why it ended before the task did. A message is written whole or not at all."""
     try:
         async with asyncio.timeout(telling.lasts_s), aclosing(telling.items) as told:
+            await context.send_initial_metadata(())  # with a first message that is not read, no end could be sent
             async for item in told:
                 if item is not None:
                     message = await _encoded(method, item)

@@ -5,7 +5,7 @@ from left out (empty lists and texts, a time's empty fraction) is put back as th
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,8 +44,8 @@ def channel(server: Server, *options: tuple[str, int]) -> Iterator[grpc.Channel]
         yield opened
 
 
-def call(connection: grpc.Channel, method: str) -> Callable[..., Any]:
-    """The method as a function of bytes."""
+def call(connection: grpc.Channel, method: str) -> Any:
+    """The method as a function of bytes, whose `future` is the call under way."""
     path = f"/{SERVICE.full_name}/{method}"
     if SERVICE.methods_by_name[method].server_streaming:
         return connection.unary_stream(path)
