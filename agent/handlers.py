@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 from agent.profiles import AGENT
 from background.errors import LeaseLost
-from background.large import is_large, one_by_one
+from background.large import is_large, one_by_one, piece
 from background.questions import Answer, Parks, Question
 from background.schemas import DEEPEST, Schema
 from background.text import clean
@@ -285,7 +285,9 @@ def _is_base64(text: str) -> bool:
 def _normal(value: Any, at: str) -> Any:
     """The value as JSON has it: no cycle, no NaN, no bytes, and text that can be stored."""
     try:
-        return decode(json.dumps(value, allow_nan=False).encode(), DEEPEST)
+        with piece(is_large(value)):
+            text = json.dumps(value, allow_nan=False)
+        return decode(text.encode(), DEEPEST)
     except TooDeep:
         raise BadAnswer(f"{at} is nested deeper than {DEEPEST} levels") from None
     except (ValueError, TypeError, RecursionError) as error:

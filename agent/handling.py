@@ -18,6 +18,7 @@ from background.large import is_large, one_by_one
 from background.questions import Parks
 from background.results import artifact_id
 from background.terminal import Outcome
+from background.values import text_of, value_of
 
 log = logging.getLogger(__name__)
 
@@ -75,13 +76,9 @@ async def _handled(turn: Turn, offer: Offer, handler: Handler, holding: Holding,
             made = await handler.run(_work(turn, offer, holding.of(number), turn.contents[number]))
         except Parks as parks:
             raise _of_message(parks, number) from None
-        turn.stored[name] = await one_by_one(_text, made) if is_large(made) else _text(made)
+        turn.stored[name] = await one_by_one(text_of, made) if is_large(made) else text_of(made)
         return made
-    return json.loads(turn.stored[name])
-
-
-def _text(made: list[dict[str, Any]]) -> str:
-    return json.dumps(made, ensure_ascii=False)
+    return value_of(turn.stored[name])
 
 
 def _of_message(parks: Parks, number: int) -> Parks:

@@ -1,12 +1,14 @@
-"""Large values: what counts as one, and the one thread of this process in which they are worked on, one after the other.
+"""Large values: what counts as one, and how they are worked on so that the event loop has its turn in between.
 
-Whoever parses or writes a megabyte of JSON holds Python's lock meanwhile. In a thread the event loop waits for one such
-piece at a time; with ten of them in ten threads it would get a turn after each of the ten.
+Whoever parses or writes a megabyte of JSON holds Python's lock until that is done, in whatever thread it is. So what can
+wait is done in one thread, one after the other, and of such pieces no two compete with the event loop at once.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,11 +17,17 @@ LARGE = 32_768  # bytes or characters; what is smaller is done before a thread w
 ITEMS = 2_000
 
 _thread = ThreadPoolExecutor(1, "outrider-large")
+_piece = threading.Lock()
 
 
 async def one_by_one(function: Callable[..., T], *given: Any) -> T:
     """What the function returns, or raises; it runs when those are done that were asked for before."""
     return await asyncio.get_running_loop().run_in_executor(_thread, function, *given)
+
+
+def piece(large: bool) -> AbstractContextManager[Any]:
+    """Around work that holds Python's lock in one piece: of all that is large, one at a time. Never around a transaction."""
+    return _piece if large else nullcontext()
 
 
 def is_large(value: Any) -> bool:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from background.database import Row, Tx
+from background.large import is_large, piece
+from background.values import value_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def artifact_id(task_id: str, number: int = 1) -> str:
 
 def encode(artifacts: list[dict[str, Any]]) -> str:
     """One JSON normal form. Raises `ValueError` or `TypeError` for what cannot be kept: a cycle, NaN, bytes."""
-    return json.dumps(artifacts, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    with piece(is_large(artifacts)):
+        return json.dumps(artifacts, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 def decode(text: str) -> list[dict[str, Any]]:
@@ -85,7 +88,7 @@ def of(tx: Tx, row: Row) -> Result:
     """The result in a row with its `task_id`, `artifacts` and `partial`."""
     partial = row["partial"]
     return Result(
-        json.loads(tx.unseal("results.artifacts", row["task_id"], row["artifacts"])),
+        value_of(tx.unseal("results.artifacts", row["task_id"], row["artifacts"])),
         None if partial is None else tx.unseal("results.partial", row["task_id"], partial),
     )
 

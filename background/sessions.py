@@ -15,6 +15,7 @@ from background.database import Row, Tx
 from background.errors import Fault, not_found
 from background.states import INTERRUPTED
 from background.text import clip
+from background.values import text_of, value_of
 
 TITLE_CHARS = 80
 BACKGROUND = "background:"
@@ -202,7 +203,7 @@ def log(
     """
     uid = secrets.token_hex(8)
     row = f"{session}/{uid}"
-    said = None if content is None else json.dumps(content, ensure_ascii=False)
+    said = None if content is None else text_of(content)
     return tx.value(
         "insert into messages (uid, session, task_id, role, kind, text, content, chars, waits, job_ids, created_at) values "
         "(:uid, :session, :task_id, :role, :kind, :text, :content, :chars, :waits, :job_ids, :now) returning id",
@@ -226,7 +227,7 @@ def _text(tx: Tx, row: Row) -> str:
 
 
 def _content(tx: Tx, row: Row) -> dict[str, Any]:
-    return json.loads(tx.unseal("messages.content", f"{row['session']}/{row['uid']}", row["content"]))
+    return value_of(tx.unseal("messages.content", f"{row['session']}/{row['uid']}", row["content"]))
 
 
 def _message(tx: Tx, row: Row) -> Message:

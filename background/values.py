@@ -1,7 +1,8 @@
-"""JSON from outside: bytes to a value, bounded in depth and with clean text, fast also for a megabyte.
+"""JSON: bytes from outside to a value, bounded in depth and with clean text; values as text, and back; bytes to go out.
 
 Text is made clean here, once, where it enters: lone surrogates cannot be stored and NUL breaks an index, so each
 becomes U+FFFD. Numbers stay as they were sent. It knows no protocol: a caller turns its errors into its own.
+Of what is large one piece is worked on at a time, see `large.py`.
 """
 
 import json
@@ -9,7 +10,9 @@ import re
 from bisect import bisect_left
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
+
+from background.large import LARGE, is_large, piece
 
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")
 
@@ -40,7 +43,8 @@ def decode(body: bytes, nesting: int) -> Any:
     LongNumber, TooDeep.
     """
     try:
-        value = _parse_within(body, nesting)
+        with piece(len(body) > LARGE):
+            value = _parse_within(body, nesting)
         # JSON writes NUL only so, and the fast parser takes no lone surrogate.
         return _clean(value) if b"\\u0000" in body else value
     except ValueError:
@@ -66,8 +70,31 @@ def path_deeper_than(nesting: int, value: Any) -> Path | None:
     return level[0][0] if level else None
 
 
-# The one text of a value, whatever order its members came in. ValueError for NaN and Infinity, which are not JSON.
-canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+def canonical(value: Any) -> str:
+    """The one text of a value, whatever order its members came in. ValueError for NaN and Infinity, which are not JSON."""
+    with piece(is_large(value)):
+        return _CANONICAL(value)
+
+
+def text_of(value: Any) -> str:
+    """A value of ours as it is stored."""
+    with piece(is_large(value)):
+        return json.dumps(value, ensure_ascii=False)
+
+
+def value_of(text: str) -> Any:
+    """A value as it was stored."""
+    with piece(len(text) > LARGE):
+        return json.loads(text)
+
+
+def bytes_of(value: Any) -> bytes:
+    """A value of ours as it goes out."""
+    with piece(is_large(value)):
+        return to_json(value)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 def _parser_refuses(depth: int) -> bool:
@@ -101,7 +128,8 @@ def _parse_within(body: bytes, nesting: int) -> Any:
 
 def _parse_slowly(body: bytes) -> Any:
     try:
-        return json.loads(body.decode())
+        with piece(len(body) > LARGE):
+            return json.loads(body.decode())
     except RecursionError:
         raise TooDeep from None
     except (UnicodeDecodeError, json.JSONDecodeError):

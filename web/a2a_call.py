@@ -6,11 +6,11 @@ It reads what every binding reads in the same way, and knows neither an envelope
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pydantic_core import to_json
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
 from background.large import LARGE, is_large, one_by_one
+from background.values import bytes_of
 from web import bodies
 from web.a2a_errors import A2AError
 from web.caller import Caller
@@ -56,4 +56,4 @@ async def off_the_loop(large: bool, function: Callable[..., Any], *given: Any) -
 
 async def written(answer: Any) -> bytes:
     """An answer as JSON."""
-    return await off_the_loop(is_large(answer), to_json, answer)
+    return await off_the_loop(is_large(answer), bytes_of, answer)
