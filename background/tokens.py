@@ -32,11 +32,16 @@ class Token:
         return cls(**{name: row[name] for name in cls.__dataclass_fields__})
 
 
-def make(tx: Tx, owner: str) -> tuple[Token, str]:
-    """A new token of a user, and the text that is shown this once. Raises an `invalid` fault for what is no name."""
+def require_name(owner: str) -> None:
+    """Raises an `invalid` fault for what is no user's name."""
     if not USER.fullmatch(owner):
         allowed = "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or a digit"
         raise Fault("invalid", f"A user's name has {allowed}.", field="user")
+
+
+def make(tx: Tx, owner: str) -> tuple[Token, str]:
+    """A new token of a user, and the text that is shown this once. Raises an `invalid` fault for what is no name."""
+    require_name(owner)
     proof = proofs.new(KIND)
     tx.x(
         "insert into tokens (id, owner, digest, created_at) values (:id, :owner, :digest, :now)",

@@ -40,6 +40,10 @@ def token_create(
     data: Data = None,
 ) -> None:
     """Makes a token and prints it, this once. From the first one on nobody is let in without."""
+    try:
+        tokens.require_name(user)  # what is mistyped opens no registry
+    except Fault as fault:
+        _fail(fault.message, 2)
     made, text = _changed(data, lambda db: db.write(tokens.make, user))
     print(text)
     print(f"Token {made.id} of {made.owner}. It is kept nowhere; it is sent as OUTRIDER_TOKEN.", file=sys.stderr)
