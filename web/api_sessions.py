@@ -20,7 +20,7 @@ from background.states import INTERRUPTED
 from background.steering import Course
 from background.text import clip
 from background.times import rfc3339
-from web import admission
+from web import admission, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
 from web.a2a_message import fingerprint, in_words
@@ -90,7 +90,7 @@ async def list_messages(call: Call) -> Json:
     page = found[-limit:]
     more = str(page[0].message.id) if len(found) > limit else ""
     # Rendering takes its time, and nobody else should wait for it.
-    return {"messages": await asyncio.to_thread(_all_json, page, html), "next_cursor": more}
+    return {"messages": await asyncio.to_thread(_all_json, page, call.id, html), "next_cursor": more}
 
 
 class Logged(NamedTuple):
@@ -139,14 +139,15 @@ def _open_question(message: Message, asked: Asked | None) -> Asked | None:
     return asked if mine else None
 
 
-def _all_json(page: list[Logged], html: bool) -> list[Json]:
-    return [message_json(logged, html=html) for logged in page]
+def _all_json(page: list[Logged], session: str, html: bool) -> list[Json]:
+    return [message_json(logged, session, html=html) for logged in page]
 
 
-def message_json(logged: Logged, *, html: bool) -> Json:
-    """MESSAGE; the text of an agent's answer is its task's result."""
+def message_json(logged: Logged, session: str, *, html: bool) -> Json:
+    """MESSAGE; the text of an agent's answer is its task's result, and `artifacts` what is more than text in it."""
     message, end = logged.message, logged.end
     detail = end.detail if logged.last and end else None
+    address = f"/api/sessions/{session}/tasks/{message.task_id}/artifacts"
     said = logged.result.text if logged.result else message.text
     agents = message.kind == "agent"
     shown = {
@@ -164,6 +165,7 @@ def message_json(logged: Logged, *, html: bool) -> Json:
         "steers": logged.course.steers,
         "folded_into": logged.course.folded_into,
         "withdrawn": logged.course.withdrawn,
+        "artifacts": artifacts.shown(logged.result, address, html=html) if logged.result else [],
     }
     return {**shown, "html": render(said) if agents else None} if html else shown
 
@@ -239,16 +241,32 @@ def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
     return [terminal.cancel_job(tx, job, "user").id for job in running]
 
 
+async def get_part(call: Call) -> Response:
+    """The content of a part of a turn's answer: a file, or structured data as one."""
+    artifact, part = call.request.path_params["artifact"], call.request.path_params["part"]
+    result = await call.db.read(_result, call.owner_in(call.id), call.id, call.request.path_params["task_id"])
+    return artifacts.content(result, artifact, part)
+
+
+def _result(tx: Tx, owner: str, given: str, task_id: str) -> Result | None:
+    return results.read(tx, _turn(tx, owner, given, task_id).id)
+
+
+def _turn(tx: Tx, owner: str, given: str, task_id: str) -> tasks.Task:
+    """A turn of this session. Raises `not_found`."""
+    session, task = sessions.get(tx, owner, given), tasks.find(tx, owner, task_id)
+    if task is None or task.session != session.uid:
+        raise not_found("task")
+    return task
+
+
 async def cancel_turn(call: Call) -> Json:
     task_id = call.request.path_params["task_id"]
     return await call.db.write(_cancel_turn, call.owner, call.id, task_id)
 
 
 def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str) -> Json:
-    session = sessions.get(tx, owner, given)
-    task = tasks.find(tx, owner, task_id)
-    if task is None or task.session != session.uid:
-        raise not_found("task")
+    task = _turn(tx, owner, given, task_id)
     note = terminal.lasting(tx, task)
     if not terminal.cancel_task(tx, task, "user"):
         raise Fault("conflict", f"The task is {task.state} already.", state=task.state)
@@ -263,6 +281,7 @@ def routes(house: House) -> list[BaseRoute]:
         ("GET", "/api/sessions/{id}/messages", list_messages),
         ("POST", "/api/sessions/{id}/messages", post_message),
         ("POST", "/api/sessions/{id}/stop", stop_jobs),
+        ("GET", "/api/sessions/{id}/tasks/{task_id}/artifacts/{artifact}/{part}", get_part),
         ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", cancel_turn),
     ]
     return [Route(path, door(house, endpoint), methods=[method]) for method, path, endpoint in table]

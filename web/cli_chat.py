@@ -7,7 +7,7 @@ here again.
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
@@ -352,7 +352,18 @@ def _in_words(message: dict[str, Any]) -> str:
     question = message.get("question") or {}
     schema = question.get("schema")
     about = [question.get("detail"), schema and json.dumps(schema, ensure_ascii=False)]
-    return "\n\n".join(filter(None, [message["text"], *about]))
+    return "\n\n".join(filter(None, [message["text"], *about, *_beside(message)]))
+
+
+def _beside(message: dict[str, Any]) -> Iterator[str]:
+    """What of an answer is no text: its data, and which files there are."""
+    for part in (part for artifact in message.get("artifacts") or () for part in artifact["parts"]):
+        if part["kind"] == "data":
+            yield part["text"] + ("…" if part["cut"] else "")
+        elif part["kind"] != "text":
+            size = f"{part['bytes']} bytes" if "bytes" in part else None
+            about = filter(None, (part["name"], part["media_type"], size, part.get("url"), part.get("href")))
+            yield f"[{part['kind']}: {', '.join(about)}]"
 
 
 def open_question(log: Messages, task: str) -> dict[str, Any] | None:

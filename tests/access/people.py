@@ -52,13 +52,13 @@ class Person:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return self.send("POST", "/a2a", {"A2A-Version": "1.0"} | headers, json=request).json()
 
-    def echoed(self, context: str, text: str = "hello", message_id: str = "") -> dict[str, Any]:
-        """A task of the echo profile in a context of this person's, once it has ended."""
+    def echoed(self, context: str, text: str = "hello", message_id: str = "", data: Any = None) -> dict[str, Any]:
+        """A task of the echo profile in a context of this person's, once it has ended; with `data` of two parts."""
         message = {
             "messageId": message_id or f"{context}-{text}",
             "contextId": context,
             "role": "ROLE_USER",
-            "parts": [{"text": text}],
+            "parts": [{"text": text}, *([] if data is None else [{"data": data}])],
             "metadata": {"skill": "echo"},
         }
         answer = self.rpc("SendMessage", {"message": message})

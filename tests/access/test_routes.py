@@ -50,6 +50,7 @@ ROWS = [
     Row("GET", "/api/batches/{batch}", 200, 404, 200),
     Row("GET", "/api/sessions/{session}", 200, 404, 200),
     Row("GET", "/api/sessions/{session}/messages", 200, 404, 200),
+    Row("GET", "/api/sessions/{session}/tasks/{task}/artifacts/{artifact}/{part}", 200, 404, 200),
     Row("GET", "/api/events", 200, 404, 200, query="?session={session}"),
     Row("GET", "/api/sessions/{session}/export", 200, 404, 404),
     Row("GET", "/api/sessions/{session}/shares", 200, 404, 404),
@@ -150,12 +151,14 @@ UNKNOWN = Things(
     event="1.0",
     unused="shr-000000000000",
     document="doc-999999",
+    artifact="1",
+    part="2",
 )
 
 
 @pytest.fixture(scope="module")
 def things(guarded: Server, alice: Person, bob: Person, nobody: Person, revoked: Person) -> Iterator[Things]:
-    task = alice.echoed("inventory", "words of alice")["id"]
+    task = alice.echoed("inventory", "words of alice", data={"of": "alice"})["id"]
     alice.rpc("CreateTaskPushNotificationConfig", {"taskId": task, "id": "hook", "url": HOOK})
     job = alice.post("/api/background", session="inventory", prompt="look into owls", description="owls").json()
     guarded.wait(lambda: alice.get(f"/api/background/{job['id']}").json()["notified"])
@@ -173,6 +176,8 @@ def things(guarded: Server, alice: Person, bob: Person, nobody: Person, revoked:
         unused=unused["id"],
         document=document["id"],
         fresh="not-made-yet",
+        artifact="1",
+        part="2",
     )
     found.people = {
         "owner": alice,

@@ -66,6 +66,7 @@ MESSAGE: dict[str, Any] = {
     "created_at": str,
     "job_ids": list,
     "question": dict | None,
+    "artifacts": list,
 }
 
 # method, path, and what is not there when its ids are unknown (None: it has no id, or makes what is not there)
@@ -91,6 +92,7 @@ ROUTES: list[tuple[str, str, str | None]] = [
     ("POST", "/api/sessions/import", None),
     ("DELETE", "/api/background/{id}/report", "job"),
     ("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", "session"),
+    ("GET", "/api/sessions/{id}/tasks/{task_id}/artifacts/{artifact}/{part}", "session"),
     ("GET", "/api/knowledge/search", None),
     ("GET", "/api/knowledge/documents", None),
     ("POST", "/api/knowledge/documents", None),

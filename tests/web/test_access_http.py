@@ -12,7 +12,10 @@ from tests.web.shapes import ROUTES, told
 
 OPEN = ["/healthz", "/readyz", "/.well-known/agent-card.json", "/", "/static/main.js"]
 EVERYWHERE = [
-    *((method, path.format(id="x", task_id="t", task="t", webhook="w", event="1.0")) for method, path, _ in ROUTES),
+    *(
+        (method, path.format(id="x", task_id="t", task="t", webhook="w", event="1.0", artifact="1", part="1"))
+        for method, path, _ in ROUTES
+    ),
     ("POST", "/a2a"),
     ("GET", "/metrics"),
     ("POST", "/api/events/ticket"),

@@ -81,7 +81,9 @@ def test_f178_whatever_id_is_unknown_answers_alike_to_the_byte(
     quiet: Server, method: str, path: str, what: str
 ) -> None:
     answers = [
-        quiet.http.request(method, path.format(id=quote(each, safe=""), task_id="t", webhook="w", event="1.0"))
+        quiet.http.request(
+            method, path.format(id=quote(each, safe=""), task_id="t", webhook="w", event="1.0", artifact="1", part="1")
+        )
         for each in IDS
     ]
     assert {told(answer) for answer in answers} == {(404, "NOT_FOUND")}
@@ -247,7 +249,9 @@ def test_a72_an_address_that_is_none_is_a_404_in_json(quiet: Server, path: str) 
 def test_a_method_that_a_route_does_not_take_is_a_405_that_names_those_it_takes(
     quiet: Server, method: str, path: str, what: str | None
 ) -> None:
-    answer = quiet.http.request("PATCH", path.format(id="x", task_id="t", task="t", webhook="w", event="1.0"))
+    answer = quiet.http.request(
+        "PATCH", path.format(id="x", task_id="t", task="t", webhook="w", event="1.0", artifact="1", part="1")
+    )
     assert told(answer) == (405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"]
 
@@ -314,7 +318,7 @@ def test_fuzz_nothing_that_can_be_asked_is_an_error_of_ours(
 ) -> None:
     method, path = call
     first, second = (quote(each or "x", safe="", errors="replace") for each in ids)
-    there = path.format(id=first, task_id=second, task=first, webhook=second, event="1.0")
+    there = path.format(id=first, task_id=second, task=first, webhook=second, event="1.0", artifact=second, part=first)
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     clean = {name: value.encode(errors="replace").decode() for name, value in query.items()}
     answer = quiet.http.request(method, there, params=clean, content=content if method == "POST" else None)

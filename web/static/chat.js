@@ -1,6 +1,7 @@
 // The open conversation: the log, what is being said, and where the background work of each turn stands in it.
 
 import * as api from "./api.js";
+import { artifactViews } from "./artifacts.js";
 import { batchEntry } from "./cards.js";
 import { deliver, discard } from "./composer.js";
 import { byId, h, keyed, once, prose, setText } from "./dom.js";
@@ -32,8 +33,11 @@ const MESSAGES = {
 
 function agentMessage(message) {
   return h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
-    prose("div", { class: "prose", dir: "auto" }, message.html, message.text));
+    hasMore(message) ? artifactViews(message.artifacts) : prose("div", { class: "prose", dir: "auto" }, message.html, message.text));
 }
+
+/** Whether an answer is more than a text. */
+const hasMore = (message) => message.artifacts?.length > 0;
 
 /** What the turn asks, with what answers it, as long as it is open. */
 function questionMessage({ task_id: task, question }) {
@@ -46,7 +50,7 @@ const messageEntry = once((message) => ({
   key: `message:${message.id}`,
   task: message.task_id,
   at: message.created_at,
-  sig: JSON.stringify([message.text, message.html, message.state, questionLook(message.question)]),
+  sig: JSON.stringify([message.text, message.html, message.state, message.artifacts, questionLook(message.question)]),
   make: () => MESSAGES[message.kind](message),
 }));
 
@@ -92,7 +96,7 @@ function insert(entries, entry, task, at) {
 }
 
 /** Nudges speak to the model alone; a turn that ended early may have left no text. */
-const isShown = (message) => MESSAGES[message.kind] && (message.kind !== "agent" || message.text);
+const isShown = (message) => MESSAGES[message.kind] && (message.kind !== "agent" || message.text || hasMore(message));
 
 function timeline() {
   const entries = state.messages.filter(isShown).map(messageEntry);

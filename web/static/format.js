@@ -62,6 +62,13 @@ export function elapsed(job) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
+/** A size as people read it. */
+export function bytes(count) {
+  const steps = ["bytes", "kB", "MB", "GB"];
+  const step = count < 1000 ? 0 : Math.min(3, Math.floor(Math.log10(count) / 3));
+  return `${(count / 1000 ** step).toLocaleString("en", { maximumFractionDigits: 1 })} ${steps[step]}`;
+}
+
 export function when(time) {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });

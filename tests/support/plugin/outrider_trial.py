@@ -11,6 +11,8 @@ The handler `trial` does what the message's text says, one command after another
     auth Q        asks for credentials                nothing       returns None
     note X        writes X into the diary
     asked         says what of the work it was given
+    file N X      gives a file named N that says X    link URL      gives a link
+    named N X     adds an artifact named N: X, and the data {"of": N}
     look JOB      says a job's status, as the sdk tells it; `home ID` opens a session by it, `find Q` counts hits
 
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
@@ -22,6 +24,7 @@ which does so and cannot be stopped; the subagent type `trialist` has `shout`, `
 """
 
 import asyncio
+import base64
 import json
 import os
 import time
@@ -82,6 +85,15 @@ async def trial(work: Any) -> Any:
                 said.append(rest)
             case "data":
                 parts.append({"data": json.loads(rest)})
+            case "file":
+                name, _, text = rest.partition(" ")
+                raw = base64.b64encode(text.encode()).decode()
+                parts.append({"raw": raw, "filename": name, "mediaType": "text/html"})
+            case "link":
+                parts.append({"url": rest, "mediaType": "text/html"})
+            case "named":
+                name, _, text = rest.partition(" ")
+                work.artifact([{"text": text}, {"data": {"of": name}}], name=name)
             case "many":
                 for number in range(int(rest)):
                     work.artifact(f"artifact {number}", name=f"piece {number}")
