@@ -27,8 +27,8 @@ def target(tx: Tx, session: str, profile: str) -> str | None:
 
 @dataclass(frozen=True)
 class Course:
-    """What became of a message with a task of its own: `steers` the turn that is to take it up, while it waits; `folded_into`
-    the one that did; `withdrawn`: it was canceled before anybody had read it.
+    """What became of a message with a task of its own: `steers` the turn that is to take it up, while it waits for that;
+    `folded_into` the one that did; `withdrawn`: it was canceled before anybody had read it.
     """
 
     steers: str | None = None
@@ -39,12 +39,14 @@ class Course:
 def courses(tx: Tx, task_ids: list[str]) -> dict[str, Course]:
     """What became of the messages of these tasks, by task; of one that began, or is to begin, a turn of its own, nothing."""
     rows = tx.q(
-        "select id, steers, folded_into, state, started_at from tasks where id in (select value from json_each(:ids))",
+        "select t.id, t.folded_into, t.state, t.started_at, turn.id as turn from tasks t "
+        "left join tasks turn on turn.id = t.steers and turn.ended_at is null "
+        "where t.id in (select value from json_each(:ids))",
         ids=json.dumps(task_ids),
     )
     return {
         row["id"]: Course(
-            steers=row["steers"] if row["state"] == "submitted" else None,
+            steers=row["turn"] if row["state"] == "submitted" else None,
             folded_into=row["folded_into"],
             withdrawn=row["state"] == "canceled" and row["started_at"] is None,
         )

@@ -52,7 +52,9 @@ export const logOut = () => call("DELETE", "/api/login");
 export const getSessions = (cursor) => json("GET", query("/api/sessions", { cursor }));
 export const newSession = () => json("POST", "/api/sessions", { body: {} });
 export const getMessages = (id, before) => json("GET", query(`${session(id)}/messages`, { html: 1, before }));
-export const send = (id, text, messageId) => json("POST", `${session(id)}/messages`, { body: { text, message_id: messageId } });
+/** `steer`: the turn that runs is to take it up, if it takes another step. */
+export const send = (id, { text, id: messageId, steer }) =>
+  json("POST", `${session(id)}/messages`, { body: { text, message_id: messageId, ...(steer && { steer }) } });
 /** `answer` holds text or data, and the task and question that it is for. */
 export const answer = (id, answer) => json("POST", `${session(id)}/messages`, { body: answer });
 export const stopTurn = (id, task) => json("POST", `${session(id)}/tasks/${encodeURIComponent(task)}/cancel`);

@@ -24,12 +24,21 @@ const MESSAGES = {
   user: (message) =>
     h("article", { class: "message user", testid: "message-user", "aria-label": "You" },
       h("div", { class: "bubble", dir: "auto" }, message.text),
-      WAITING.has(plainState(message.state)) && h("p", { class: "hint" }, "Waits for the answer before it")),
+      WAITING.has(plainState(message.state)) && waitingLine(message),
+      message.folded_into && h("p", { class: "hint", testid: "taken-up" }, "Taken up on the way")),
   agent: (message) => (message.question ? questionMessage(message) : agentMessage(message)),
   notification: (message) =>
     quiet("notification", `${plural(message.job_ids.length, "job")} reported back`),
   notice: (message) => quiet("notice", message.text),
 };
+
+/** What a message waits for, and the way to take it back until then. */
+function waitingLine({ task_id: task, steers }) {
+  const session = state.current;
+  const withdraw = () => api.stopTurn(session, task).finally(loadMessages);
+  return h("p", { class: "hint", testid: "waits" }, steers ? "Will be taken up at the next step" : "Waits for the answer before it",
+    h("button", { class: "quiet", testid: "withdraw", on: { click: (event) => press(event.currentTarget, withdraw) } }, "Withdraw"));
+}
 
 function agentMessage(message) {
   return h("article", { class: "message agent", testid: "message-agent", "aria-label": "Outrider" },
@@ -50,7 +59,7 @@ const messageEntry = once((message) => ({
   key: `message:${message.id}`,
   task: message.task_id,
   at: message.created_at,
-  sig: JSON.stringify([message.text, message.html, message.state, message.artifacts, questionLook(message.question)]),
+  sig: JSON.stringify([message.text, message.html, message.state, message.steers, message.folded_into, message.artifacts, questionLook(message.question)]),
   make: () => MESSAGES[message.kind](message),
 }));
 
@@ -64,7 +73,9 @@ function endings() {
     const briefing = state.messages.some(({ task_id: task, kind }) => task === message.task_id && kind === "nudge");
     const what = briefing ? "The briefing" : "The answer";
     const canceled = plainState(message.state) === "canceled";
-    const text = canceled ? `${what} was stopped.` : `${what} failed. ${message.detail || inWords(message.reason)}`;
+    const unread = state.messages.some(({ task_id: task, withdrawn }) => task === message.task_id && withdrawn);
+    const stopped = unread ? "Withdrawn before it was read." : `${what} was stopped.`;
+    const text = canceled ? stopped : `${what} failed. ${message.detail || inWords(message.reason)}`;
     const make = () => quiet(canceled ? "turn-canceled" : "turn-failed", text);
     return { key: `end:${message.task_id}`, task: message.task_id, at: message.created_at, sig: text, make };
   });

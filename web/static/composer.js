@@ -15,12 +15,13 @@ let shown = null; // the session whose draft is in the box
 // `crypto.randomUUID` is only there on secure addresses; a server in the next room is none.
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-function submit() {
+/** While a turn runs a message comes next, or `steer`s: that turn takes it up, if it takes another step. */
+function submit({ steer = false } = {}) {
   const text = box.value.trim();
   if (!text) return;
   setBox("");
   const known = new Set(state.messages.map((message) => message.id));
-  const sent = { session: state.current, id: newId(), text, task: null, error: null, known };
+  const sent = { session: state.current, id: newId(), text, steer, task: null, error: null, known };
   state.outbox.push(sent);
   deliver(sent);
 }
@@ -31,7 +32,7 @@ export async function deliver(sent) {
   changed();
   try {
     if (sent.session === null) await begin(sent);
-    sent.task = (await api.send(sent.session, sent.text, sent.id)).task_id;
+    sent.task = (await api.send(sent.session, sent)).task_id;
   } catch (error) {
     sent.error = api.explain(error);
   }
@@ -91,6 +92,9 @@ function draw() {
   const turn = runningTurn();
   byId("stop").hidden = !turn;
   byId("stop").textContent = turn && state.stopping.has(turn.task) ? "Stopping…" : "Stop";
+  byId("steer").hidden = !turn;
+  byId("send").textContent = turn ? "Send next" : "Send";
+  byId("composer").classList.toggle("busy", Boolean(turn));
 }
 
 export function startComposer() {
@@ -102,7 +106,11 @@ export function startComposer() {
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    submit();
+    submit({ steer: (event.ctrlKey || event.metaKey) && !byId("steer").hidden });
+  });
+  byId("steer").addEventListener("click", () => {
+    submit({ steer: true });
+    box.focus();
   });
   byId("stop").addEventListener("click", (event) => press(event.currentTarget, stop));
   byId("example").addEventListener("click", (event) => {

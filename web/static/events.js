@@ -70,7 +70,8 @@ function delta({ session, task_id: task, text, attempt }) {
 }
 
 /** The preview stays until the log holds the answer, and goes in the same drawing. */
-async function finished({ session, task_id: task }) {
+async function finished({ session, task_id: task, folded_into: into }) {
+  if (into) return refresh(session); // a message that the turn at work took up: that one goes on
   const turn = state.turns.get(task) ?? { session, text: "" };
   state.turns.set(task, { ...turn, finished: true });
   state.stopping.delete(task);
