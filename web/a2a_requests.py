@@ -19,6 +19,7 @@ from web.a2a_webhook import Config
 
 # Around the data of a part stand the params, message, parts and the part, and over JSON-RPC the envelope.
 BODY_NESTING = NESTING + 4
+MOST_ID = 256  # characters of a request's id, which goes out again as it came
 VERSIONS = {"1.0": re.compile(r"1\.0(\.[0-9]+)?"), "0.3": re.compile(r"0\.3(\.[0-9]+)?")}
 
 SERVED = frozenset(
@@ -92,6 +93,8 @@ def parse_envelope(body: bytes) -> Envelope:
     rpc_id, method = _rpc_id(value), value.get("method")
     if rpc_id is None and value.get("id") is not None:
         raise A2AError("INVALID_REQUEST", "id must be a string, a number or null")
+    if isinstance(rpc_id, str) and len(rpc_id) > MOST_ID:
+        raise A2AError("INVALID_REQUEST", f"id must not be longer than {MOST_ID} characters")
     if value.get("jsonrpc") != "2.0":
         raise A2AError("INVALID_REQUEST", 'jsonrpc must be "2.0"', rpc_id=rpc_id)
     if not isinstance(method, str) or not method:

@@ -69,6 +69,7 @@ from web import (
 from web.access import Access
 from web.callers import Callers
 from web.credentials import Credentials
+from web.head import BoundedHead
 from web.house import Deltas, House
 from web.posts import Posts
 from web.push import Push
@@ -478,7 +479,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=1,
-        http="httptools",
+        http=BoundedHead,
         ws="none",
     )
 
