@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.a2a import former, wire
+from tests.a2a.over_grpc import Grpc
 from tests.a2a.wire import Json
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
@@ -347,6 +348,7 @@ def test_a_config_that_names_no_id_is_read_without_one(shared: Server, ended: st
 
 def test_a97_each_interface_of_the_card_answers_in_the_version_that_it_names(shared: Server) -> None:
     card = shared.get("/.well-known/agent-card.json")
+    wire.send(shared, wire.message("listed by each"))
     for face in card["supportedInterfaces"]:
         version = {"A2A-Version": face["protocolVersion"]}
         if face["protocolBinding"] == "JSONRPC":
@@ -355,6 +357,9 @@ def test_a97_each_interface_of_the_card_answers_in_the_version_that_it_names(sha
                 face["url"], json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}, headers=version
             )
             tasks = answer.json()["result"]["tasks"]
+        elif face["protocolBinding"] == "GRPC":
+            assert face["url"] == f"127.0.0.1:{shared.env['OUTRIDER_GRPC_PORT']}"
+            tasks = Grpc().ask(shared, "ListTasks", {}, **version).result["tasks"]
         else:
             tasks = httpx.get(f"{face['url']}/tasks", headers=version).json()["tasks"]
         assert tasks
