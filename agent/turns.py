@@ -32,6 +32,7 @@ from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, Refuses, toolset
 from background import checkpoints, delivery, jobs, masked, queue, tasks, terminal
+from background.about import about
 from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain, Unread
@@ -89,9 +90,17 @@ class Turns:
         """The handler of the kinds `turn` and `job`."""
         run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
-        with on_behalf_of(turn.task.owner):
+        with on_behalf_of(turn.task.owner), about(turn.job and turn.job.id):
+            if turn.task.origin != "user":
+                log.info("task %s begins or goes on, attempt %s of run %s", turn.task.id, run.attempt, run.id)
             while not await self._ended(run, turn, offer):
                 turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
+            if turn.job is None and offer.by_model:
+                await self._log_told(turn)
+
+    async def _log_told(self, turn: Turn) -> None:
+        if told := await self.db.read(delivery.delivered_by, turn.task.id):
+            log.info("task %s has told of %s", turn.task.id, " ".join(told))
 
     async def expire(self, run: Run) -> None:
         """The handler of the kind `expire`: nobody has answered a question in time."""

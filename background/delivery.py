@@ -178,6 +178,12 @@ def attached_to(tx: Tx, task_id: str) -> list[str]:
     ]
 
 
+def delivered_by(tx: Tx, task_id: str) -> list[str]:
+    """The jobs that a turn has told of, once it has completed."""
+    rows = tx.q("select job_id from deliveries where task_id = :task and state = 'delivered'", task=task_id)
+    return [row["job_id"] for row in rows]
+
+
 def undelivered(tx: Tx) -> Row:
     """How many ends wait to be told that are news to their user, and the age of the oldest: count, oldest_at.
 

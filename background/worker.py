@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from background import ceilings, queue, tasks, terminal
+from background.about import about
 from background.database import Database, Row, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain
 from background.limits import SECOND
@@ -148,17 +149,19 @@ class Worker:
         try:
             if error is not None:
                 raise error
-            await self._handlers[run.kind].run(begun)
+            with about(run.task_id, run.params.get("job")):
+                await self._handlers[run.kind].run(begun)
         except LeaseLost:
             log.info("run %s (%s) attempt %s is over: another has it, or it has ended", run.id, run.kind, run.attempt)
         except asyncio.CancelledError:
             if self._stopping:
                 await self._db.write(queue.release, run, counts=False)
         except TryAgain as again:
+            log.info("run %s (%s) attempt %s comes again in %.1f s", run.id, _named(run), run.attempt, again.after_s)
             await self._give_back(run, again.after_s, str(again))
         except Exception:
             error_id = secrets.token_hex(4)
-            log.exception("run %s (%s) attempt %s failed, error %s", run.id, run.kind, run.attempt, error_id)
+            log.exception("run %s (%s) attempt %s failed, error %s", run.id, _named(run), run.attempt, error_id)
             await self._give_back(run, backoff(run.tries), f"internal error {error_id}")
 
     async def _give_back(self, run: Run, after_s: float, why: str) -> None:
@@ -240,6 +243,11 @@ class Worker:
             log.exception("worker %s goes on after error %s", self.id, secrets.token_hex(4))
         await asyncio.sleep(POLL_S)
         return otherwise
+
+
+def _named(run: Run) -> str:
+    """Its kind, and the ids of what it is about."""
+    return " ".join(filter(None, (run.kind, run.task_id, run.params.get("job"))))
 
 
 def backoff(tries: int) -> float:

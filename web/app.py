@@ -59,12 +59,14 @@ from web import (
     api_lifecycle,
     api_logins,
     api_shares,
+    api_story,
     api_webhooks,
     console,
     documents,
     events,
     health,
     logs,
+    openapi,
 )
 from web.access import Access
 from web.callers import Callers
@@ -281,10 +283,12 @@ def routes(house: House) -> list[BaseRoute]:
         *api_lifecycle.routes(house),
         *api_logins.routes(house),
         *api_shares.routes(house),
+        *api_story.routes(house),
         *api_webhooks.routes(house),
         *documents.routes(house),
         *events.routes(house),
         *health.routes(house),
+        *openapi.routes(house, VERSION),
         *console.routes(),
     ]
 

@@ -4,6 +4,7 @@ import logging
 import re
 import sys
 
+from background.about import ids
 from background.redaction import redact
 
 FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -22,6 +23,8 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
+        unsaid = [one for one in ids() if one not in line]
+        line += f" [{' '.join(unsaid)}]" if unsaid else ""
         return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], redact(line) if self._masked else line)
 
 

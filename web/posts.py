@@ -67,7 +67,8 @@ class Posts:
             await self.db.write(_fail_dispatch, run, job.id, str(error))
         else:
             await self.db.write(queue.finish, run)
-            log.info("job %s (%s) dispatched as task %s, attempt %s", job.id, job.subagent_type, task_id, attempt)
+            sent = f"{job.subagent_type}, sent out from session {job.session_id} in batch {job.batch_id}"
+            log.info("job %s (%s) dispatched as task %s, attempt %s", job.id, sent, task_id, attempt)
 
     async def nudge(self, run: Run) -> None:
         """Wake the origin session for what has come back, unless it must not be woken now."""

@@ -47,6 +47,7 @@ ROWS = [
     # whatever is named belongs to somebody
     Row("GET", "/api/background/{job}", 200, 404, 200),
     Row("GET", "/api/background/{job}/report", 200, 404, 200),
+    Row("GET", "/api/background/{job}/story", 200, 404, 404),
     Row("GET", "/api/batches/{batch}", 200, 404, 200),
     Row("GET", "/api/sessions/{session}", 200, 404, 200),
     Row("GET", "/api/sessions/{session}/messages", 200, 404, 200),
@@ -76,6 +77,7 @@ ROWS = [
     Row("GET", "/api/events", 200, 200, 200),
     Row("GET", "/api/login", 200, 200, 200),
     Row("GET", "/api/status", 200, 200, 200),
+    Row("GET", "/api/openapi.json", 200, 200, 200),
     Row("GET", "/metrics", 200, 200, 200),
     Row("POST", "/api/sessions", 201, 201, 404, {}),
     Row("POST", "/api/sessions/import", 400, 400, 404, {"session": {"id": "x"}}),

@@ -7,6 +7,9 @@ import pytest
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 
+# What it has for these tests: a lease that a restored server need not wait long for, and receivers on loopback.
+OWN = {"OUTRIDER_LEASE_S": "3", "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1"}
+
 
 def asking(model: ScriptedModel) -> dict[str, str]:
     """The settings by which a server asks this model."""
@@ -30,7 +33,5 @@ def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
 @pytest.fixture(scope="package")
 def server(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of all tests here."""
-    with Server(
-        tmp_path_factory.mktemp("operating") / "data", env=asking(shared_model) | {"OUTRIDER_LEASE_S": "3"}
-    ) as server:
+    with Server(tmp_path_factory.mktemp("operating") / "data", env=asking(shared_model) | OWN) as server:
         yield server

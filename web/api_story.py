@@ -1,0 +1,35 @@
+"""`GET /api/background/{id}/story`: a job's whole story in order, by its id alone.
+
+For its owner, and not with a share: it names turns and tasks beside the one that was shared.
+"""
+
+from starlette.routing import BaseRoute, Route
+
+from background import jobs, stories
+from background.database import Tx
+from background.stories import Line, Story
+from background.times import rfc3339
+from web.door import Call, Json, door
+from web.house import House
+
+
+async def get_story(call: Call) -> Json:
+    story = await call.db.read(_story, call.owner, call.id)
+    return {
+        "job": call.id,
+        "level": story.level,
+        "story": [_line(line) for line in story.lines],
+        "waiting": [{**waits, "due_at": rfc3339(waits["due_at"])} for waits in story.waiting],
+    }
+
+
+def _story(tx: Tx, owner: str, job_id: str) -> Story:
+    return stories.of_job(tx, jobs.get(tx, owner, job_id))
+
+
+def _line(line: Line) -> Json:
+    return {"at": rfc3339(line.at), "what": line.what, **line.facts, **({"error": line.error} if line.error else {})}
+
+
+def routes(house: House) -> list[BaseRoute]:
+    return [Route("/api/background/{id}/story", door(house, get_story), methods=["GET"])]
