@@ -155,6 +155,9 @@ def chat(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="One message; none for a prompt.")] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on in this session.")] = None,
     url: Url = None,
+    steer: Annotated[
+        bool, typer.Option("--steer", help="Let the turn that runs in the session take TEXT up, if it takes another step.")
+    ] = False,
 ) -> None:
     """One message, or an interactive chat; answers stream, jobs are followed until they are briefed."""
     if text is None and not sys.stdin.isatty():
@@ -162,7 +165,9 @@ def chat(
     if text is not None:
         text = required(text, "the text")
     with server(url) as client:
-        code = converse(client, session) if text is None else say_once(client, session, text)
+    elif steer:
+        fail("--steer wants a TEXT; at the prompt it is /steer TEXT", 2)
+        code = converse(client, session) if text is None else say_once(client, session, text, steer=steer)
     raise typer.Exit(code)
 
 

@@ -53,7 +53,7 @@ def open_session(client: Client, session: str | None) -> Opened:
     return Opened(client.post("/api/sessions", {"id": session} if session else {})["id"], True, False)
 
 
-def say_once(client: Client, session: str | None, text: str) -> int:
+def say_once(client: Client, session: str | None, text: str, *, steer: bool = False) -> int:
     """Sends one message, shows its answer and then what its jobs bring. Returns the exit code."""
     screen = Screen()
     session, new, parked = open_session(client, session)
@@ -62,9 +62,9 @@ def say_once(client: Client, session: str | None, text: str) -> int:
     completed = False
     with Chat(client, session, screen, lines=False) as chat:
         try:
-            if parked:
+            if parked and not steer:
                 chat.find_question()
-            completed = chat.say(text)
+            completed = chat.say(text, steer=steer)
             chat.follow()
         except KeyboardInterrupt:
             screen.note(f"Left; what runs goes on. {come_back(session)}")
@@ -103,12 +103,20 @@ class Chat:
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
-    def say(self, text: str) -> bool:
-        """Sends a message and prints the answer as it comes. Returns whether the turn completed."""
-        task = self._send(text)
+    def say(self, text: str, *, steer: bool = False) -> bool:
+        """Sends a message and prints the answer as it comes. Returns whether the turn completed.
+
+        One that is to `steer` the turn that runs answers nothing, and where that turn takes it up, its answer is waited for.
+        """
+        task = self._send({"text": storable(text), "steer": True} if steer else self._said(storable(text)))
         self._heard_at = time.monotonic()
         self.owed.add(task)
         streamed, log = self._hear(task)
+        if into := taken_up_by(log, task):
+            self.screen.note("Taken up by the turn that runs.")
+            self._owe_instead(task, into)
+            task = into
+            streamed, log = self._hear(task, whole=False)
         if open_question(log, task):
             self.screen.answer(answer(log, task))
         else:
@@ -119,12 +127,16 @@ class Chat:
         """Looks for a turn of this session that waits for an answer."""
         self.asked = next((message for message in reversed(self.log()) if message.get("question")), None)
 
-    def _send(self, text: str) -> str:
-        body = {**self._said(storable(text)), "message_id": uuid4().hex}
+    def _owe_instead(self, task: str, into: str) -> None:
+        self.owed.discard(task)
+        self.owed |= {into} - self.shown
+
+    def _send(self, said: dict[str, Any]) -> str:
+        body = {**said, "message_id": uuid4().hex}
         for left in reversed(range(SEND_TRIES)):
             try:
                 task = self.client.post(f"{session_path(self.session)}/messages", body)["task_id"]
-                self.asked = None
+                self.asked = self.asked if "steer" in said else None
                 return task
             except Away:
                 if not left:
@@ -143,10 +155,13 @@ class Chat:
                 answer = {"data": json.loads(text)}
         return {**answer, "task_id": self.asked["task_id"], "question": question["question"]}
 
-    def _hear(self, task: str) -> tuple[str, Messages]:
-        """Prints the turn's text as it comes, until it has ended. Returns what was printed, and the log then."""
+    def _hear(self, task: str, *, whole: bool = True) -> tuple[str, Messages]:
+        """Prints the turn's text as it comes, until it has ended. Returns what was printed, and the log then.
+
+        Not `whole` for one that has begun to speak before: all of it is then read from the log.
+        """
         printed: list[str] = []
-        whole, attempt = True, None
+        attempt = None
         while True:
             event = self._next(LOOK_S)
             if event and event.name == "turn.delta":
@@ -226,7 +241,9 @@ class Chat:
         """Answers that nobody waited for to their end."""
         log = self.log() if self.owed else []
         for task in sorted(self.owed):
-            if has_ended(log, task) or open_question(log, task):
+            if into := taken_up_by(log, task):
+                self._owe_instead(task, into)
+            elif has_ended(log, task) or open_question(log, task):
                 self.screen.answer(answer(log, task))
                 self._close(task, log)
 
@@ -388,6 +405,13 @@ def outcome(log: Messages, task: str) -> tuple[str, str]:
 def detail(log: Messages, task: str) -> str:
     """The sentence that says why a turn ended so, if there is one; it stands at what the agent said."""
     return next((message["detail"] for message in reversed(said(log, task)) if message.get("detail")), "")
+
+
+def taken_up_by(log: Messages, task: str) -> str | None:
+    """The turn that took up what was said, where it did not become a turn of its own."""
+    return next(
+        (message["folded_into"] for message in log if message["task_id"] == task and message.get("folded_into")), None
+    )
 
 
 def has_ended(log: Messages, task: str) -> bool:

@@ -20,7 +20,7 @@ except ImportError:  # a platform without it edits lines less well
     readline = None
 
 PROMPT = "› "
-HELP = "Commands: /jobs, /stop ID, /report ID, /quit"
+HELP = "Commands: /jobs, /stop ID, /report ID, /steer TEXT, /quit"
 ERASE_LINE = "\r\x1b[K"
 
 
@@ -82,18 +82,22 @@ def obey(chat: Chat, text: str) -> None:
     """Does what one line says; what fails is said, and the chat goes on."""
     try:
         if text.startswith("/"):
-            command(chat, *text.split())
+            command(chat, text, *text.split())
         elif text:
             chat.say(text)
     except ClientError as problem:
         chat.screen.note(problem)
     except KeyboardInterrupt:
-        chat.screen.note("The turn goes on; its answer will be shown." if chat.owed else "Left.")
+        chat.screen.note(
+            "The turn goes on; its answer will be shown. /steer TEXT speaks to it." if chat.owed else "Left."
+        )
 
 
-def command(chat: Chat, name: str, *arguments: str) -> None:
+def command(chat: Chat, line: str, name: str, *arguments: str) -> None:
     """One of the commands; anything else shows which there are."""
     match name, arguments:
+        case "/steer", (_, *_):
+            chat.say(line.removeprefix(name).strip(), steer=True)
         case "/jobs", ():
             if jobs := chat.jobs():
                 show(jobs_table(jobs))

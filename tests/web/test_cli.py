@@ -1289,7 +1289,7 @@ def test_a_chat_at_the_prompt_answers_and_briefs_between_its_lines(fake: Fake) -
 
     fake.turn = turn
     with Terminal(fake, "chat") as terminal:
-        terminal.shows("session s. Commands: /jobs, /stop ID, /report ID, /quit")
+        terminal.shows("session s. Commands: /jobs, /stop ID, /report ID, /steer TEXT, /quit")
         terminal.shows("› ")
         terminal.type("look into it\r")
         terminal.shows("It is out.")
