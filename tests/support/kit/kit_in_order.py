@@ -8,9 +8,10 @@ import secrets
 from typing import Any
 
 import httpx
+from google.protobuf import json_format
 
 Json = dict[str, Any]
-build_request = httpx.Client.build_request
+build_request, parse = httpx.Client.build_request, json_format.ParseDict
 
 
 def in_order(self: httpx.Client, method: str, url: Any, **more: Any) -> httpx.Request:
@@ -26,4 +27,9 @@ def _with_new_id(params: Json) -> Json:
     return {**params, "message": {**message, "messageId": f"{message['messageId']}-{secrets.token_hex(4)}"}}
 
 
+def in_order_over_grpc(sent: Json, message: Any, **more: Any) -> Any:
+    return parse(_with_new_id(sent), message, **more)
+
+
 httpx.Client.build_request = in_order
+json_format.ParseDict = in_order_over_grpc
