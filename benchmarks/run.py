@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import completion, echo, growth, idle, listing, reports, road, streams
+from benchmarks import completion, echo, growth, idle, large, listing, reports, road, streams
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
 
@@ -19,6 +19,7 @@ FIGURES: list[Callable[[Bench], Iterator[Figure]]] = [
     growth.much_stored,
     growth.crowded_lane,
     listing.pages,
+    large.card_beside_large_sends,
     completion.settled_turns,
     streams.open_streams,
     streams.waiting_sends,
