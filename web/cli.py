@@ -21,6 +21,7 @@ from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
 from web.cli_prompt import converse
 from web.cli_server import ROWS, AsJson, Url, fail, print_list, server
+from web.cli_story import story_text
 from web.cli_tokens import token_app
 from web.cli_views import (
     ENDED,
@@ -154,19 +155,19 @@ def load(**command_line: str | None) -> settings.Settings:
 def chat(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="One message; none for a prompt.")] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on in this session.")] = None,
-    url: Url = None,
     steer: Annotated[
         bool, typer.Option("--steer", help="Let the turn that runs in the session take TEXT up, if it takes another step.")
     ] = False,
+    url: Url = None,
 ) -> None:
     """One message, or an interactive chat; answers stream, jobs are followed until they are briefed."""
     if text is None and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if text is not None:
         text = required(text, "the text")
-    with server(url) as client:
     elif steer:
         fail("--steer wants a TEXT; at the prompt it is /steer TEXT", 2)
+    with server(url) as client:
         code = converse(client, session) if text is None else say_once(client, session, text, steer=steer)
     raise typer.Exit(code)
 
@@ -269,15 +270,19 @@ def jobs(
 def job(
     job_id: JobId,
     report: Annotated[bool, typer.Option("--report", help="The full report and nothing else.")] = False,
+    story: Annotated[bool, typer.Option("--story", help="All that happened to it, in order.")] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Shows one job."""
-    if report and as_json:
-        fail("--report and --json: the JSON of a job has its report", 2)
+    if report and (as_json or story):
+        fail(f"--report and {'--story' if story else '--json: the JSON of a job has its report'}", 2)
     with server(url) as client:
         if report:
             print_report(client.content(f"{job_path(job_id)}/report"))
+        elif story:
+            told = client.get(f"{job_path(job_id)}/story")
+            print(json_text(told) if as_json else story_text(told))
         else:
             found = client.get(job_path(job_id))
             print(json_text(found) if as_json else job_page(found))
