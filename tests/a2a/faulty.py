@@ -10,25 +10,29 @@ from typing import Any
 
 from pydantic_ai.models.openai import OpenAIChatModel
 
-from agent import taking_up
-from agent.turns import PAST_TURNS, Turns
+from agent.taking_up import Turn
+from agent.turns import Turns
 from background import sessions
+from background.database import Tx
 from background.queue import Run
 from web import cli
 
 SECRET = "secret: /srv/keys/prod.pem https://errors.example.org/x"
 
-handled = Turns.run
+begins, handled = Turns.begin, Turns.run
 streamed = OpenAIChatModel.request_stream
 
 
-async def run(turns: Turns, run: Run) -> None:
-    text, _ = await turns.db.read(sessions.opening, run.task_id or "")
-    if "late boom" in text:
-        await turns.db.write(taking_up.begin, run, turns.shape, PAST_TURNS)
-    if "handler boom" in text or "late boom" in text:
+def begin(turns: Turns, tx: Tx, run: Run) -> tuple[Run, Turn]:
+    if "handler boom" in sessions.opening(tx, run.task_id or "")[0]:
         raise RuntimeError(SECRET)
-    await handled(turns, run)
+    return begins(turns, tx, run)
+
+
+async def run(turns: Turns, begun: tuple[Run, Turn]) -> None:
+    if "late boom" in (await turns.db.read(sessions.opening, begun[1].task.id))[0]:
+        raise RuntimeError(SECRET)
+    await handled(turns, begun)
 
 
 @asynccontextmanager
@@ -40,6 +44,6 @@ async def request_stream(model: OpenAIChatModel, messages: Any, *more: Any, **na
 
 
 if __name__ == "__main__":
-    Turns.run = run  # pyright: ignore[reportAttributeAccessIssue]
+    Turns.begin, Turns.run = begin, run  # pyright: ignore[reportAttributeAccessIssue]
     OpenAIChatModel.request_stream = request_stream  # pyright: ignore[reportAttributeAccessIssue]
     cli.main()
