@@ -48,6 +48,11 @@ class View:
     initiated_by: str | None = None  # who sent the message that made it, where that was not its owner
 
     @property
+    def left(self) -> str | None:
+        """The text that a failed task left, where no pieces of it were told: those stand for it, and say that they are pieces."""
+        return self.result.partial if self.state == "failed" and self.result and not self.result.artifacts else None
+
+    @property
     def ended(self) -> bool:
         return self.state in ENDS
 
@@ -60,7 +65,8 @@ class View:
 class Event:
     """One journal entry: a state, an artifact of the result, or a piece of an artifact that is not whole yet.
 
-    `append`: the piece goes behind those before it, and otherwise takes the place of whatever was there.
+    `append`: the piece goes behind those before it, and otherwise takes the place of whatever was there. `left`: the text
+    that a task which failed left, see `View.left`.
     """
 
     revision: int
@@ -71,6 +77,7 @@ class Event:
     question: Asked | None = None
     whole: bool = True
     append: bool = False
+    left: str | None = None
 
 
 def begin(tx: Tx, task_id: str, owner: str, session: str, *, listed: bool) -> None:
@@ -256,7 +263,9 @@ def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Even
     result = results.read(tx, task_id) if "artifact" in kinds else None
     pieces = _pieces_after(tx, task_id, revision, until) if "fragment" in kinds else {}
     first = tx.value("select min(revision) from fragments where task_id = :task", task=task_id) if pieces else None
-    asked = questions.asked_after(tx, task_id, revision) if any(row["state"] in INTERRUPTED for row in rows) else {}
+    states = {row["state"] for row in rows}
+    asked = questions.asked_after(tx, task_id, revision) if not states.isdisjoint(INTERRUPTED) else {}
+    left = _left(tx, task_id) if "failed" in states else None
     found = []
     for row in rows:
         at = (row["revision"], row["number"], row["state"], row["at"])
@@ -266,8 +275,16 @@ def after(tx: Tx, task_id: str, revision: int, until: int = NEWEST) -> list[Even
             there = result is not None and row["artifact"] < len(result.artifacts)  # not after it was scrubbed
             found += [Event(*at, result.artifacts[row["artifact"]])] if result is not None and there else []
         else:
-            found.append(Event(*at, None, asked.get(at[0])))
+            found.append(Event(*at, None, asked.get(at[0]), left=left if row["state"] == "failed" else None))
     return found
+
+
+def _left(tx: Tx, task_id: str) -> str | None:
+    """As `View.left`."""
+    if tx.one("select 1 from fragments where task_id = :task limit 1", task=task_id) is not None:
+        return None
+    result = results.read(tx, task_id)
+    return result.partial if result and not result.artifacts else None
 
 
 def _pieces_after(tx: Tx, task_id: str, revision: int, until: int) -> dict[int, dict[str, Any]]:

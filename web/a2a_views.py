@@ -21,7 +21,7 @@ def task(view: View, history: list[Json] | None, *, artifacts: bool = True) -> J
     made: Json = {
         "id": view.task_id,
         "contextId": view.context_id,
-        "status": status(place, view.state, view.at, view.detail, view.question),
+        "status": status(place, view.state, view.at, view.detail, view.question, view.left),
     }
     if artifacts and (view.ended or view.result):
         made["artifacts"] = view.result.artifacts if view.result else []
@@ -33,13 +33,17 @@ def task(view: View, history: list[Json] | None, *, artifacts: bool = True) -> J
     return made
 
 
-def status(place: Json, state: str, at: int, detail: str | None, asked: Asked | None) -> Json:
-    """A TaskStatus; its time always has milliseconds (section 5.6.1). A parked task's message is its question."""
+def status(place: Json, state: str, at: int, detail: str | None, asked: Asked | None, left: str | None) -> Json:
+    """A TaskStatus; its time always has milliseconds (section 5.6.1). A parked task's message is its question.
+
+    What text a failed one left is no artifact, which would pass for an answer: it is a further part, marked `partial`.
+    """
     made: Json = {"state": A2A[state], "timestamp": rfc3339(at)}
     if asked:
         made["message"] = {**place, **questions.message(place["taskId"], asked)}
     elif detail:
-        told = {"messageId": f"{place['taskId']}-{state}", "role": "ROLE_AGENT", "parts": [{"text": detail}]}
+        parts = [{"text": detail}, *([{"text": left, "metadata": {"partial": True}}] if left else [])]
+        told = {"messageId": f"{place['taskId']}-{state}", "role": "ROLE_AGENT", "parts": parts}
         made["message"] = {**told, **place}
     return made
 
@@ -63,7 +67,7 @@ def event(view: View, entry: Event) -> Json:
         update = {**place, "artifact": entry.artifact}
         return {"artifactUpdate": update | ({"append": True} if entry.append else {}) | {"lastChunk": entry.whole}}
     last = entry.revision == view.revision
-    told = status(place, entry.state, entry.at, view.detail if last else None, entry.question)
+    told = status(place, entry.state, entry.at, view.detail if last else None, entry.question, entry.left)
     update = {**place, "status": told}
     if last and (metadata := _metadata(view)):
         update["metadata"] = metadata

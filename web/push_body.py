@@ -78,6 +78,16 @@ def _artifact_content(update: Json) -> None:
     }
 
 
+def _left_text(update: Json) -> None:
+    """What a failed task left goes before why it failed does."""
+    message = update["status"].get("message", {})
+    left = [part for part in message.get("parts", ()) if part.get("metadata") == {"partial": True}]
+    if left:
+        size = len(_bytes(left))
+        message["parts"] = [*(part for part in message["parts"] if part not in left), {"text": _sentence(size)}]
+        message["metadata"] = {**message.get("metadata", {}), "withheld": _marker(size)}
+
+
 def _status_metadata(update: Json) -> None:
     _without_metadata(update)
     _without_metadata(update["status"].get("message", {}), *ABOUT_QUESTION)
@@ -112,5 +122,5 @@ def _end_of_the_question(update: Json) -> None:
 
 _STEPS: dict[str, tuple[Callable[[Json], None], ...]] = {
     "artifactUpdate": (_artifact_content,),
-    "statusUpdate": (_status_metadata, _status_content, _around_the_question, _end_of_the_question),
+    "statusUpdate": (_left_text, _status_metadata, _status_content, _around_the_question, _end_of_the_question),
 }

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from tests.a2a import wire
-from tests.a2a.wire import CANCELED, WORKING, Json, said
+from tests.a2a.wire import CANCELED, FAILED, WORKING, Json, said
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 
@@ -63,6 +63,33 @@ def test_an_answer_that_was_broken_off_says_that_it_is_not_whole(shared: Server,
         told += frames
     assert task["status"]["state"] == CANCELED and answer_of(task) == LONG
     assert task["artifacts"][0]["metadata"] == {"partial": True} and wire.replayed(told) == task
+
+
+def test_what_a_failed_turn_left_is_a_marked_part_of_its_status_and_no_artifact(
+    shared: Server, model: ScriptedModel
+) -> None:
+    """The text that `/api` shows of it; where pieces were told, as above, those stand for it."""
+    model.rules([{"text": "Half of it", "finish_reason": "length"}])
+    with wire.stream(shared, "SendStreamingMessage", {"message": said()}) as frames:
+        told = list(frames)
+    task = wire.get(shared, told[0]["task"]["id"])
+    why, left = task["status"]["message"]["parts"]
+    assert task["status"]["state"] == FAILED and "length" in why["text"] and "metadata" not in why
+    assert left == {"text": "Half of it", "metadata": {"partial": True}} and task["artifacts"] == []
+    assert wire.replayed(told) == task
+    assert shared.messages(task["contextId"])[-1]["text"] == "Half of it"
+
+
+def test_a_failed_turn_of_which_pieces_were_told_says_its_text_once(shared: Server, model: ScriptedModel) -> None:
+    model.rules([{"text": LONG, "hang_after": len(LONG), "resumes": "g", "finish_reason": "length"}])
+    with wire.stream(shared, "SendStreamingMessage", {"message": said()}) as frames:
+        told = [next(frames), piece(frames)]
+        model.open("g")
+        told += frames
+    task = wire.get(shared, told[0]["task"]["id"])
+    assert task["status"]["state"] == FAILED and answer_of(task) == LONG
+    assert task["artifacts"][0]["metadata"] == {"partial": True}
+    assert len(task["status"]["message"]["parts"]) == 1 and wire.replayed(told) == task
 
 
 def test_a_model_that_fails_in_the_middle_and_is_asked_again_begins_its_answer_anew(

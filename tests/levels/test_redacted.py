@@ -124,6 +124,17 @@ def test_f051_data_and_files_that_a_client_sends_are_masked(
     assert secrets.are_nowhere(watch) and watch.places(file) == []
 
 
+def test_f051_what_a_failed_turn_left_is_masked_in_its_status_and_in_calls(
+    watch: Watch, model: ScriptedModel, secrets: Secrets
+) -> None:
+    model.rules([{"text": f"Half of it, {secrets.address}", "finish_reason": "length"}])
+    task = watch.task("go", hook=True)
+    left = {"text": "Half of it, ***", "metadata": {"partial": True}}
+    assert task["status"]["message"]["parts"][1:] == [left]
+    watch.server.wait(lambda: any(b"Half of it, ***" in call.body for call in watch.calls_of(task["id"])))
+    assert secrets.are_nowhere(watch)
+
+
 def test_f051_why_something_failed_is_masked_and_is_not_in_the_log(
     serving: Serving, model: ScriptedModel, secrets: Secrets
 ) -> None:

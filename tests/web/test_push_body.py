@@ -42,6 +42,15 @@ def test_what_fits_goes_out_as_it_is(event: dict[str, Any]) -> None:
     assert sent(event) == event
 
 
+def test_of_a_failed_task_what_it_left_goes_before_why_it_failed() -> None:
+    """F087."""
+    left = {"text": "x" * LIMIT, "metadata": {"partial": True}}
+    update = sent(status("FAILED", [{"text": "why"}, left], metadata={"reason": "R"}))["statusUpdate"]
+    why, told = update["status"]["message"]["parts"]
+    assert why == {"text": "why"} and "Left out here" in told["text"] and update["metadata"] == {"reason": "R"}
+    assert update["status"]["message"]["metadata"]["withheld"]["limit"] == LIMIT
+
+
 def test_the_limit_counts_bytes_and_takes_exactly_so_many() -> None:
     """F087."""
     around = len(push_body.body(artifact({"text": ""})))
