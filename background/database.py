@@ -369,9 +369,9 @@ class Database:
         """
         if len(calls) == 1 and not self._along:
             return False
-        now = self.now()
         try:
             with _transaction(connection, "begin immediate"):
+                now = self.now()  # once the file is ours: what another process has written is not later than this
                 for place, call in enumerate(calls, 1):  # it grows on the way
                     connection.execute("savepoint call")
                     call.run(Tx(connection, now, self._means))

@@ -323,6 +323,27 @@ async def test_who_comes_while_others_wait_is_told_with_them(db: Database, holde
 
 
 @story
+async def test_the_time_of_a_commit_is_not_earlier_than_what_it_waited_for(
+    db: Database, clock: Clock, holder: Holder
+) -> None:
+    """Else what another process has ended would seem to end after what follows it here has begun."""
+
+    def first(tx: Tx) -> int:
+        tx.ring("next")
+        return tx.now
+
+    with db.bell.listen("next") as ear:
+        along = asyncio.create_task(db.write_along("next", ear, 60, lambda tx: tx.now))
+        await until(lambda: bool(db._along))
+        holder.says("begin immediate")
+        alone = asyncio.create_task(db.write(first))
+        await until(lambda: not db._calls and not db._idle.is_set())  # the writer waits for the lock
+        later = clock.advance(1)
+        holder.close()
+        assert [await alone, await along] == [later, later]
+
+
+@story
 async def test_once_the_other_process_is_gone_everything_can_be_written(db: Database, holder: Holder) -> None:
     await impatient(db)
     holder.says("begin immediate")
