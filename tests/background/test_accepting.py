@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from background import acceptance, journal, sessions, tasks, terminal
-from background.acceptance import Accepted, Incoming
+from background import journal, sessions, tasks, terminal
+from background.acceptance import Accepted
 from background.database import Database, Tx
 from background.errors import Fault
 from background.limits import SECOND
+from tests.background.accepting import accept, refused
 from tests.background.factories import (
     OWNER,
     begun,
@@ -23,20 +24,6 @@ from tests.background.factories import (
 )
 from tests.background.story import everything, opened, rows, story, value, within
 from tests.support.clock import Clock
-
-
-async def accept(db: Database, sent: Incoming) -> Accepted:
-    return await db.write(acceptance.accept, sent)
-
-
-async def refused(db: Database, sent: Incoming) -> Fault:
-    """The fault with which a message is refused; nothing of it is stored."""
-    before = everything(db.path)
-    with pytest.raises(Fault) as caught:
-        await db.write(acceptance.accept, sent)
-    assert everything(db.path) == before
-    return caught.value
-
 
 # -- accepted
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from background import acceptance, checkpoints, journal, queue, tasks, terminal
-from background.acceptance import Accepted, Incoming
+from background import checkpoints, journal, queue, tasks, terminal
 from background.database import Database
-from background.errors import Fault, LeaseLost
+from background.errors import LeaseLost
 from background.tasks import Usage
 from tests.background.factories import (
     OWNER,
@@ -19,22 +18,8 @@ from tests.background.factories import (
     settled,
     submitted,
 )
-from tests.background.story import everything, rows, story
+from tests.background.story import rows, story
 from tests.support.clock import Clock
-
-
-async def accept(db: Database, sent: Incoming) -> Accepted:
-    return await db.write(acceptance.accept, sent)
-
-
-async def refused(db: Database, sent: Incoming) -> Fault:
-    """The fault with which a message is refused; nothing of it is stored."""
-    before = everything(db.path)
-    with pytest.raises(Fault) as caught:
-        await db.write(acceptance.accept, sent)
-    assert everything(db.path) == before
-    return caught.value
-
 
 # -- begun, and kept
 
