@@ -8,8 +8,8 @@ BIN := .venv/bin
 QUIETLY := --quiet --quiet --disable-pip-version-check --no-input
 PIP := $(BIN)/python -m pip install $(QUIETLY)
 PYTEST := $(BIN)/python -m pytest
-# A file's tests stay together, as they share servers; two files at a time is what two cores do.
-BESIDE := -n 2 --dist loadfile
+# A file's tests stay together, as they share servers; two files at a time is what two cores do. `tests/conftest.py` orders them.
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # Providers' libraries, see pyproject.toml, with commas between.
 EXTRAS ?=
 # A stamp is newer than what it installed from, so that a second `make run` only starts the server.

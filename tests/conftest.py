@@ -13,9 +13,13 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support.clock import Clock
+from tests.support.life import Cradle
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Process, Server
+from tests.support.serving import Serving
 
+# Their files are short, so two workers that end with them end together.
+LAST = {"agent", "background", "knowledge"}
 CHROMIUM_FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -32,6 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--crashes", type=int, default=10, help="how many stories with a kill are told (default 10)")
     parser.addoption("--crash-seed", type=int, default=0, help="which kills they have (default 0)")
     parser.addoption("--kill", default="", help="these instead, with commas: see tests/crash/plan.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folder by folder, as servers are shared within one; the folders of short files last."""
+    items.sort(key=lambda item: item.path.parent.name in LAST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cradle() -> Iterator[Cradle]:
+    """What all processes under test are forked from. It begins with the first of them."""
+    with Cradle() as cradle:
+        Process.cradle = cradle
+        yield cradle
+        Process.cradle = None
 
 
 @pytest.fixture
@@ -57,6 +75,28 @@ def scripted() -> Iterator[ScriptedModel]:
         yield model
 
 
+@pytest.fixture(scope="session")
+def shared_model() -> Iterator[ScriptedModel]:
+    """The model of all servers that tests share."""
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
+    """The model of the servers that a test shares with others, with nothing scripted yet. What it left at gates goes on."""
+    shared_model.rules([])
+    yield shared_model
+    shared_model.rules([])
+
+
+@pytest.fixture
+def own(serving: Serving, tmp_path: Path) -> Iterator[Serving]:
+    """Makes servers for one test, of the kind that its folder calls `serving`: `own("--no-worker", OUTRIDER_MAX_JOBS="1")`."""
+    with serving.at(tmp_path) as own:
+        yield own
+
+
 @pytest.fixture
 def processes() -> Iterator[list[Process]]:
     """What is put in here is gone after the test, with all that it started."""
@@ -67,39 +107,14 @@ def processes() -> Iterator[list[Process]]:
 
 
 @pytest.fixture
-def model_env(scripted: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server's model is `scripted`."""
-    return {
-        "OUTRIDER_MODEL": "openai-chat:scripted",
-        "OPENAI_BASE_URL": scripted.base_url,
-        "OPENAI_API_KEY": "none",
-    }
-
-
-@pytest.fixture
-def server_factory(tmp_path: Path, processes: list[Process], model_env: dict[str, str]) -> Callable[..., Server]:
-    """Makes running servers: `server_factory("--no-worker", data=folder, OUTRIDER_MAX_JOBS="1")`.
-
-    Each has a data folder of its own unless it is given one, to share a database.
-    """
-
-    def make(*options: str, data: Path | None = None, **env: str) -> Server:
-        server = Server(data or tmp_path / f"data-{len(processes)}", *options, env=model_env | env)
-        processes.append(server)
-        return server.start()
-
-    return make
-
-
-@pytest.fixture
-def worker_factory(processes: list[Process], model_env: dict[str, str]) -> Callable[..., Process]:
+def worker_factory(processes: list[Process], shared_model: ScriptedModel) -> Callable[..., Process]:
     """Makes running workers on a server's data: `worker_factory(server, OUTRIDER_MAX_JOBS="1")`.
 
     Returns once the server has heard of a worker: before that it takes no messages.
     """
 
     def make(server: Server, *options: str, **env: str) -> Process:
-        worker = Process(server.data, "worker", *options, env=model_env | env)
+        worker = Process(server.data, "worker", *options, env=shared_model.env | env)
         processes.append(worker)
         worker.start()
         server.wait(lambda: server.http.get("/readyz").is_success or not worker.running)
@@ -107,12 +122,6 @@ def worker_factory(processes: list[Process], model_env: dict[str, str]) -> Calla
         return worker
 
     return make
-
-
-@pytest.fixture
-def server(server_factory: Callable[..., Server]) -> Server:
-    """One running server with the default settings."""
-    return server_factory()
 
 
 @pytest.fixture(scope="module")

@@ -1,39 +1,30 @@
 """Processes for tests start, die and go as their helper says: shown with a small server that is not Outrider."""
 
-import sys
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import Server, wait
-
-STAND_IN = """
-import http.server, os, signal, subprocess, sys
-
-if "fail" in os.environ:
-    sys.exit("this setting is bad")
-
-class Ready(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200 if self.path == "/readyz" else 404)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print("child", child.pid, "model", os.environ.get("OUTRIDER_MODEL"), flush=True)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-http.server.HTTPServer(("127.0.0.1", int(os.environ["OUTRIDER_PORT"])), Ready).serve_forever()
-"""
+from tests.support.life import Cradle, bare
+from tests.support.server import Server, free_port, wait
 
 
 class StandIn(Server):
-    program = (sys.executable, "-c", STAND_IN)
+    module = "tests.support.stand_in"
 
 
-@pytest.fixture
-def stand_in(tmp_path: Path) -> Iterator[StandIn]:
-    server = StandIn(tmp_path / "data")
+class Fresh(Server):
+    fresh = True
+
+
+class FreshStandIn(StandIn):
+    fresh = True
+
+
+@pytest.fixture(params=[StandIn, FreshStandIn], ids=["forked", "from nothing"])
+def stand_in(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StandIn]:
+    server = request.param(tmp_path / "data")
     yield server
     server.close()
 
@@ -95,3 +86,22 @@ def test_closing_ends_what_the_server_had_started_in_all_its_starts(stand_in: St
     assert len(started) == 2 and not any(map(gone, started))
     stand_in.close()
     assert wait(lambda: all(map(gone, started)))
+
+
+@pytest.mark.parametrize("kind", [Server, Fresh], ids=["forked", "from nothing"])
+def test_outrider_works_and_ends_alike_however_it_began(tmp_path: Path, kind: type[Server]) -> None:
+    with kind(tmp_path / "data", env={"OUTRIDER_PROFILES": "chat,echo"}) as server:
+        assert server.ask("s", "hello", skill="echo") == "hello"
+        command = Path(f"/proc/{server.pid}/cmdline").read_text()
+        assert ("web.cli" if kind.fresh else "tests.support.cradle") in command
+        assert server.stop() == 0
+
+
+def test_a_cradle_that_is_closed_leaves_nobody(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Cradle() as cradle:
+        life = cradle.bear("tests.support.stand_in", (), bare() | {"OUTRIDER_PORT": str(free_port())}, log)
+        assert wait(lambda: log.read_text() if log.exists() else "")
+        assert life.poll() is None
+    assert life.poll() == -signal.SIGKILL and state_of(life.pid) == ""
+    assert wait(lambda: gone(int(log.read_text().split()[1])))

@@ -43,7 +43,11 @@ async def request_stream(model: OpenAIChatModel, messages: Any, *more: Any, **na
         yield response
 
 
-if __name__ == "__main__":
+def main() -> None:
     Turns.begin, Turns.run = begin, run  # pyright: ignore[reportAttributeAccessIssue]
     OpenAIChatModel.request_stream = request_stream  # pyright: ignore[reportAttributeAccessIssue]
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@ import json
 import re
 import resource
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -19,7 +18,7 @@ from tests.support.server import Server, answer_of
 
 
 class FaultyServer(Server):
-    program = (sys.executable, "-m", "tests.a2a.faulty")
+    module = "tests.a2a.faulty"
 
 
 @pytest.fixture(scope="module")

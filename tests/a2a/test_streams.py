@@ -1,6 +1,5 @@
 """Streams: the task first, then what came after it, and an end that is said; who reads one changes nothing."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from web import a2a_stream
 
 
 class HastyServer(Server):
-    program = (sys.executable, "-m", "tests.a2a.hasty")
+    module = "tests.a2a.hasty"
 
 
 # --- shape ----------------------------------------------------------------------------------------------------------

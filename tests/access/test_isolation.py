@@ -55,10 +55,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     trial = Trial(folder / "trial")
     data = trial.data(folder / "data")
     token_for(data, "root")
-    with ScriptedModel() as model:
-        env = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-        with Server(data, env=trial.env() | env) as server:
-            yield House(server, model, trial)
+    with ScriptedModel() as model, Server(data, env=trial.env() | model.env) as server:
+        yield House(server, model, trial)
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> I
     started: list[Server] = []
 
     def make(**env: str) -> Server:
-        wanted = {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-        started.append(Server(tmp_path_factory.mktemp("case") / "data", env=wanted | env))
+        started.append(Server(tmp_path_factory.mktemp("case") / "data", env=model.env | env))
         return started[-1].start()
 
     yield make

@@ -8,29 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.crash.lanes import Lanes, Told
-from tests.crash.nursery import Cradle, Mortal, Nursery
+from tests.crash.mortal import Mortal
 from tests.crash.plan import Plan, plans
+from tests.support.life import Cradle
 from tests.support.scripted import ScriptedModel
 
 SUM = pytest.StashKey[list[Told]]()
 
 
-@pytest.fixture(scope="session")
-def cradle() -> Iterator[Cradle]:
-    with closing(Cradle()) as cradle:
-        yield cradle
-
-
-@pytest.fixture(scope="module")
-def nursery(cradle: Cradle) -> Iterator[Nursery]:
-    with closing(cradle.nursery()) as nursery:
-        yield nursery
-
-
 @pytest.fixture
-def mortal(nursery: Nursery, scripted: ScriptedModel, tmp_path: Path) -> Iterator[Mortal]:
+def mortal(cradle: Cradle, scripted: ScriptedModel, tmp_path: Path) -> Iterator[Mortal]:
     """A server that has not begun; its model is `scripted`."""
-    with closing(Mortal(nursery, tmp_path / "data", scripted)) as server:
+    with closing(Mortal(cradle, tmp_path / "data", scripted)) as server:
         yield server
 
 

@@ -1,12 +1,13 @@
 """Where a server dies: right before or right after a commit of its own, by a signal from its own hand.
 
-Runs inside the server. The product has no hook for it: the places where it commits are wrapped from here. A commit is
+Runs inside the server, `python -m tests.crash.fatal DOOM DIARY END`. The product has no hook for it: the places where it commits are wrapped from here. A commit is
 known by the functions that it carries, `terminal.settle 3` being the third that settles something, so that a place
 stays the same place whatever else commits in between. Only commits that changed a row count.
 """
 
 import os
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from background import database, delivery, queue, worker
 from background.limits import SECOND
 from background.signals import Ear
 from knowledge import documents, store
-from web import push
+from web import app, push, settings
 
 QUICK_RETRIES_S = (0.02, 0.08)  # a job whose model always fails would otherwise keep a story waiting
 QUICK_CALLS_S = 0.02  # a webhook's receiver refuses now and then
@@ -150,3 +151,10 @@ def _watched(fate: Fate, function: Callable[..., Any], place: str) -> Callable[.
         return done
 
     return watched
+
+
+def main() -> None:
+    """What `outrider serve` does, on the way to its doom."""
+    doom, diary, end = sys.argv[1:]
+    arm(Fate(doom, diary, int(end)))
+    sys.exit(app.serve(settings.load({}), worker=True))

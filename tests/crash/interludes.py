@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.listener import Frames, Listener
-from tests.crash.nursery import Mortal
+from tests.crash.mortal import Mortal
 from tests.support.receiver import Answer, Received, Receiver
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel

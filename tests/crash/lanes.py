@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.nursery import Cradle
 from tests.crash.plan import Calm, Plan
 from tests.crash.promises import broken
 from tests.crash.story import Lane, Story
+from tests.support.life import Cradle
 from tests.support.scripted import ScriptedModel
 
 LANES = 1 + (os.cpu_count() or 2)  # a story waits about as much as it works

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.crash.interludes import ASKING, BEHIND_ANSWERS
 from tests.crash.left import Broken, Left, differ
-from tests.crash.nursery import FOR_LATER
+from tests.crash.mortal import FOR_LATER
 from tests.crash.promises_of_tasks import PROMISES_OF_TASKS
 from tests.crash.story import (
     AGAIN,

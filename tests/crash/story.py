@@ -22,8 +22,9 @@ from typing import Any
 
 from tests.crash import interludes
 from tests.crash.interludes import BEHIND, CONFIDED, DOUBT, DOUBTS, NEVER, TALE, VAULT, Heard, Interludes
-from tests.crash.nursery import Cradle, Lost, Mortal, Nursery
+from tests.crash.mortal import Lost, Mortal
 from tests.crash.plan import Calm, Kill, Plan
+from tests.support.life import Cradle
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
 
@@ -95,14 +96,14 @@ RULES = [
 class Lane:
     """What it takes to tell stories, one after the other."""
 
-    nurseries: tuple[Nursery, Nursery]
+    cradle: Cradle
     model: ScriptedModel
 
     @classmethod
     @contextmanager
     def open(cls, cradle: Cradle) -> Iterator["Lane"]:
-        with closing(cradle.nursery()) as one, closing(cradle.nursery()) as other, ScriptedModel() as model:
-            yield cls((one, other), model)
+        with ScriptedModel() as model:
+            yield cls(cradle, model)
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Story:
     def make(cls, lane: Lane, data: Path) -> "Story":
         lane.model.rules(RULES)
         env = Interludes.env(data)
-        server, other = (Mortal(nursery, data, lane.model, **env) for nursery in lane.nurseries)
+        server, other = (Mortal(lane.cradle, data, lane.model, **env) for _ in range(2))
         return cls(server, other, lane.model)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """What was folded into a running turn stays in it, however often the turn is taken up again before its next answer."""
 
-from tests.crash.nursery import Mortal
+from tests.crash.mortal import Mortal
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.crash.nursery import EndedByItself, Mortal
+from tests.crash.mortal import EndedByItself, Mortal
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 
@@ -109,7 +109,7 @@ def test_who_is_told_to_end_on_a_full_disk_does_so_and_says_why(
         refused(mortal)
         os.kill(mortal.pid, signal.SIGTERM)
         with pytest.raises(EndedByItself, match="exit code 1"):
-            mortal.nursery.over(timeout=20)
+            mortal.over(timeout=20)
     assert mortal.log().splitlines()[-1] == "outrider: disk I/O error"
     assert mortal.begin()
     went_well(mortal, turn, job)

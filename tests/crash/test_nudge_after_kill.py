@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.nursery import Mortal
+from tests.crash.mortal import Mortal
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 
@@ -35,7 +35,7 @@ def test_a_job_that_ended_is_told_once_after_a_kill(mortal: Mortal, scripted: Sc
     assert mortal.begin(moment)
     mortal.post("/api/sessions", id="s")
     sent = mortal.spawn("s", "When does the ferry leave?")
-    assert mortal.nursery.over(timeout=20), "it was to die"
+    assert mortal.over(timeout=20), "it was to die"
 
     assert mortal.begin()
     mortal.wait(lambda: mortal.job(sent["id"])["notified"])

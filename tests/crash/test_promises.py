@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.crash.interludes import CHOSEN, DOUBTS, HIDDEN, TALE, VAULT, is_of_the_vault
-from tests.crash.nursery import Cradle
 from tests.crash.plan import Plan
 from tests.crash.promises import PROMISES, broken
 from tests.crash.story import CHAT, UNWANTED, WHIMS, Lane, Seen, Story, conversation_of
+from tests.support.life import Cradle
 from tests.support.scripted import Asked
 
 

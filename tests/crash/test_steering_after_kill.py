@@ -1,7 +1,7 @@
 """F139, A30: what was sent to a busy session outlives its server, in order, and is told once, wherever that was killed."""
 
 from tests.a2a import wire
-from tests.crash.nursery import Mortal
+from tests.crash.mortal import Mortal
 from tests.steering import turns
 from tests.steering.turns import LAST, STEP
 from tests.support.rules import Rule

@@ -7,7 +7,9 @@ import pytest
 
 from tests.cases.inside import Inside, Ticking, openai_model
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Process, Server
+from tests.support.server import Server
+from tests.support.serving import Serving
+from tests.support.trial import PROFILES as TRIALS
 from tests.support.trial import Trial
 
 PROFILES = """
@@ -27,25 +29,6 @@ properties.run = { type = "string", maxLength = 40 }
 OFFERED = "chat,asker,trial,trial-sync,echo,short"
 
 
-def asking(model: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server asks this model."""
-    return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-
-
-@pytest.fixture(scope="package")
-def shared_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
-    """The model of all servers here, with nothing scripted yet; what a test left at its gates goes on."""
-    shared_model.rules([])
-    yield shared_model
-    shared_model.rules([])
-
-
 @pytest.fixture(scope="package")
 def shared_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     return Trial(tmp_path_factory.mktemp("trial"))
@@ -59,25 +42,25 @@ def trial(shared_trial: Trial) -> Trial:
 
 
 @pytest.fixture(scope="package")
-def server(
+def serving(
     shared_model: ScriptedModel, shared_trial: Trial, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+) -> Iterator[Serving]:
+    env = shared_model.env | shared_trial.env(OFFERED)
+    with Serving(tmp_path_factory.mktemp("asks"), env, TRIALS + PROFILES) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="package")
+def server(serving: Serving) -> Server:
     """The server of all tests that change none of its settings and do not end it."""
-    data = shared_trial.data(tmp_path_factory.mktemp("asks") / "data", PROFILES)
-    with Server(data, env=asking(shared_model) | shared_trial.env(OFFERED)) as server:
-        yield server
+    return serving()
 
 
 @pytest.fixture
-def own(shared_model: ScriptedModel, trial: Trial, tmp_path: Path, processes: list[Process]) -> Callable[..., Server]:
-    """Makes a server of a test's own, on a folder of its own or on another's: `own(data=first.data, OUTRIDER_LEASE_S="1")`."""
-
-    def make(*options: str, data: Path | None = None, **env: str) -> Server:
-        folder = data or trial.data(tmp_path / f"own-{len(processes)}", PROFILES)
-        processes.append(server := Server(folder, *options, env=asking(shared_model) | trial.env(OFFERED) | env))
-        return server.start()
-
-    return make
+def own(serving: Serving, trial: Trial, tmp_path: Path) -> Iterator[Serving]:
+    """Makes servers for one test, whose plugin's diary is empty."""
+    with serving.at(tmp_path) as own:
+        yield own
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """At `redacted` a turn goes on from a copy that is masked: no tool is ever called with what a mask has left of a call."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED
 from tests.interrupts import words
-from tests.interrupts.conftest import OFFERED, PROFILES, asking
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial
@@ -19,14 +18,9 @@ NOT_ASKED = "REFUSED: nobody was asked, because the privacy settings mask"
 
 
 @pytest.fixture(scope="module")
-def masking(
-    shared_model: ScriptedModel, shared_trial: Trial, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def masking(serving: Callable[..., Server]) -> Server:
     """A server at `redacted` that no test ends."""
-    data = shared_trial.data(tmp_path_factory.mktemp("masking") / "data", PROFILES)
-    level = {"OUTRIDER_ANSWER_LEVEL": "redacted"}
-    with Server(data, env=asking(shared_model) | shared_trial.env(OFFERED) | level) as server:
-        yield server
+    return serving(OUTRIDER_ANSWER_LEVEL="redacted")
 
 
 def told(model: ScriptedModel) -> list[str]:

@@ -17,19 +17,6 @@ NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def shared_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> ScriptedModel:
-    """The model of the file's servers, under two names; nothing is scripted yet."""
-    shared_model.rules([])
-    return shared_model
-
-
-@pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory, shared_model: ScriptedModel) -> Iterator[Serving]:
     """A server that is watched: `serving(toml, OUTRIDER_ANSWER_LEVEL="redacted")`.
 
@@ -53,11 +40,9 @@ def serving(tmp_path_factory: pytest.TempPathFactory, shared_model: ScriptedMode
 
 def asking(model: ScriptedModel) -> dict[str, str]:
     """Two providers, as far as names go, at one address."""
-    return {
+    return model.env | {
         "OUTRIDER_MODEL": "openai-chat:first",
         "OUTRIDER_FALLBACK_MODELS": "ollama:second",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "none",
         "OLLAMA_BASE_URL": model.base_url,
         "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1",
     }

@@ -8,55 +8,25 @@ import pytest
 
 from tests.cases.inside import Inside, Ticking, openai_model
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Process, Server
+from tests.support.server import Server
+from tests.support.serving import Serving
 
 NUMBERS = itertools.count(1)
 SETTINGS = {"OUTRIDER_MAX_JOBS": "1", "OUTRIDER_PROFILES": "chat,echo,asking", "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1"}
 ASKING = '[profiles.asking]\nhandler = "agent"\ntools = ["ask_user"]\n'
 
 
-def asking(model: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server asks this model."""
-    return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+@pytest.fixture(scope="package")
+def serving(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One job at a time, and a profile `asking` that may ask its user."""
+    with Serving(tmp_path_factory.mktemp("lifecycle"), shared_model.env | SETTINGS, ASKING) as serving:
+        yield serving
 
 
 @pytest.fixture(scope="package")
-def shared_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
-    """The model of the servers, with nothing scripted yet; what a test left at its gates goes on."""
-    shared_model.rules([])
-    yield shared_model
-    shared_model.rules([])
-
-
-@pytest.fixture(scope="package")
-def server(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all: one job at a time, and a profile `asking` that may ask its user."""
-    with _server(tmp_path_factory.mktemp("lifecycle") / "data", shared_model) as server:
-        yield server
-
-
-@pytest.fixture
-def own(shared_model: ScriptedModel, tmp_path: Path, processes: list[Process]) -> Callable[..., Server]:
-    """Makes a server of the same settings with a data folder of its own: `own("--no-worker", OUTRIDER_LEASE_S="2")`."""
-
-    def make(*options: str, data: Path | None = None, start: bool = True, **env: str) -> Server:
-        made = _server(data or tmp_path / f"own-{len(processes)}", shared_model, *options, **env)
-        processes.append(made)
-        return made.start() if start else made
-
-    return make
-
-
-def _server(data: Path, model: ScriptedModel, *options: str, **env: str) -> Server:
-    data.mkdir(parents=True, exist_ok=True)
-    (data / "outrider.toml").write_text(ASKING)
-    return Server(data, *options, env=asking(model) | SETTINGS | env)
+def server(serving: Serving) -> Server:
+    """One server for all."""
+    return serving()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cases.stories import briefing, calling, fan, worker
-from tests.operating.conftest import asking
 from tests.support.receiver import Receiver
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
@@ -160,7 +159,7 @@ def test_below_full_a_story_has_no_words(shared_model: ScriptedModel, tmp_path: 
             worker("quiet", SECRET),
         ]
     )
-    server = Server(tmp_path / "data", env=asking(shared_model) | {"OUTRIDER_ANSWER_LEVEL": "redacted"})
+    server = Server(tmp_path / "data", env=shared_model.env | {"OUTRIDER_ANSWER_LEVEL": "redacted"})
     processes.append(server)
     server.start()
     session = server.post("/api/sessions")["id"]

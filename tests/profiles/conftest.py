@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Process, Server
+from tests.support.server import Server
+from tests.support.serving import Serving
+from tests.support.trial import PROFILES as TRIALS
 from tests.support.trial import Trial
 
 PROFILES = """
@@ -64,25 +67,6 @@ description = "Is not offered."
 OFFERED = "chat,echo,trial,trial-sync,topic,gives,numbers,narrow,sender,few,nothing,masked,free"
 
 
-def asking(model: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server asks this model."""
-    return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-
-
-@pytest.fixture(scope="package")
-def shared_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
-    """The model of all servers here, with nothing scripted yet."""
-    shared_model.rules([])
-    yield shared_model
-    shared_model.rules([])
-
-
 @pytest.fixture(scope="package")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """The doors and the diary of the shared server's plugin."""
@@ -90,31 +74,30 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 @pytest.fixture(scope="package")
-def server(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server of all tests that change none of its settings. It tries a turn once."""
-    data = trial.data(tmp_path_factory.mktemp("profiles") / "data", PROFILES)
-    env = asking(shared_model) | trial.env(OFFERED, OUTRIDER_MAX_ATTEMPTS="1")
-    with Server(data, env=env) as server:
-        yield server
+def serving(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    env = shared_model.env | trial.env(OFFERED)
+    with Serving(tmp_path_factory.mktemp("profiles"), env, TRIALS + PROFILES) as serving:
+        yield serving
 
 
 @pytest.fixture(scope="package")
-def guarded(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(serving: Serving) -> Server:
+    """The server of all tests that change none of its settings. It tries a turn once."""
+    return serving(OUTRIDER_MAX_ATTEMPTS="1")
+
+
+@pytest.fixture(scope="package")
+def guarded(serving: Serving) -> Server:
     """A server whose plugin installs an output guard."""
-    data = trial.data(tmp_path_factory.mktemp("guarded") / "data", PROFILES)
-    env = asking(shared_model) | trial.env(OFFERED, OUTRIDER_MAX_ATTEMPTS="1", TRIAL="guard")
-    with Server(data, env=env) as server:
-        yield server
+    return serving(OUTRIDER_MAX_ATTEMPTS="1", TRIAL="guard")
 
 
 @pytest.fixture
-def own(shared_model: ScriptedModel, trial: Trial, tmp_path: Path, processes: list[Process]) -> Callable[..., Server]:
+def own(serving: Serving, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Makes a server with tables and settings of its own: `own("[profiles.x]…", offered="chat,x", TRIAL="guard")`."""
+    with serving.at(tmp_path) as made:
 
-    def make(toml: str = "", offered: str = "chat,trial", started: bool = True, **env: str) -> Server:
-        data = trial.data(tmp_path / f"own-{len(processes)}", toml)
-        server = Server(data, env=asking(shared_model) | trial.env(offered) | env)
-        processes.append(server)
-        return server.start() if started else server
+        def make(toml: str = "", offered: str = "chat,trial", **more: Any) -> Server:
+            return made(toml=TRIALS + toml, OUTRIDER_PROFILES=offered, **more)
 
-    return make
+        yield make

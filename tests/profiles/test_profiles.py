@@ -360,7 +360,7 @@ def test_a_plugins_redactor_says_what_is_masked(own: Callable[..., Server]) -> N
 
 
 def test_a_table_that_means_nothing_stops_the_start_with_one_line(own: Callable[..., Server]) -> None:
-    server = own("[profiles.p]\nhandler = 'nobody'", started=False)
+    server = own("[profiles.p]\nhandler = 'nobody'", start=False)
     with pytest.raises(AssertionError, match="it ended with 2 instead"):
         server.start()
     (line,) = [line for line in server.log().splitlines() if line.startswith("outrider:")]

@@ -10,55 +10,28 @@ from tests.cases.inside import Inside
 from tests.support.clock import Clock
 from tests.support.receiver import Receiver
 from tests.support.scripted import ScriptedModel
-from tests.support.server import Process, Server
+from tests.support.server import Server
+from tests.support.serving import Serving
 
 OPEN = {"OUTRIDER_PROFILES": "chat,echo", "OUTRIDER_WEBHOOK_ALLOW": "127.0.0.1"}
 
 
-def asking(model: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server asks this model."""
-    return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+@pytest.fixture(scope="package")
+def serving(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("push"), shared_model.env | OPEN) as serving:
+        yield serving
 
 
 @pytest.fixture(scope="package")
-def shared_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> Iterator[ScriptedModel]:
-    """The model of the shared server, with nothing scripted yet; what a test left at its gates goes on."""
-    shared_model.rules([])
-    yield shared_model
-    shared_model.rules([])
-
-
-@pytest.fixture(scope="package")
-def server(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(serving: Serving) -> Server:
     """The server of all tests that need no other settings: its webhooks may be on this machine."""
-    with Server(tmp_path_factory.mktemp("push") / "data", env=asking(shared_model) | OPEN) as server:
-        yield server
+    return serving()
 
 
 @pytest.fixture(scope="package")
-def strict(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def strict(serving: Serving) -> Server:
     """A server as it comes: nothing that is not public may be called."""
-    env = asking(shared_model) | OPEN | {"OUTRIDER_WEBHOOK_ALLOW": ""}
-    with Server(tmp_path_factory.mktemp("strict") / "data", env=env) as server:
-        yield server
-
-
-@pytest.fixture
-def own(shared_model: ScriptedModel, tmp_path: Path, processes: list[Process]) -> Callable[..., Server]:
-    """Makes a server with settings of its own: `own("--no-worker", OUTRIDER_PUSH="false")`."""
-
-    def make(*options: str, **env: str) -> Server:
-        server = Server(tmp_path / f"own-{len(processes)}", *options, env=asking(shared_model) | OPEN | env)
-        processes.append(server)
-        return server.start()
-
-    return make
+    return serving(OUTRIDER_WEBHOOK_ALLOW="")
 
 
 @pytest.fixture

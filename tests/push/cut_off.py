@@ -23,10 +23,14 @@ def refused(name: str) -> Any:
     return refuse if name in ("connect", "connect_ex", "sendto") else refuse_later
 
 
-if __name__ == "__main__":
+def main() -> None:
     for name in ("create_connection", "sock_connect", "create_datagram_endpoint", "getaddrinfo", "start_tls"):
         for loop in (uvloop.Loop, asyncio.SelectorEventLoop):
             setattr(loop, name, refused(name))
     for name in ("connect", "connect_ex", "sendto"):
         setattr(socket.socket, name, refused(name))
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

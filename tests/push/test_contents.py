@@ -1,16 +1,16 @@
 """What a webhook may be told of content: questions, pieces, what is masked, and nothing of what was withheld."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.a2a import wire
-from tests.push.conftest import OPEN, asking
 from tests.push.hooks import hook, inline, states
 from tests.support.receiver import Answer, Receiver
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
+from tests.support.trial import PROFILES as TRIALS
 from tests.support.trial import Trial
 
 TOML = """
@@ -38,19 +38,15 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 @pytest.fixture(scope="module")
-def asker(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def asker(serving: Callable[..., Server], trial: Trial) -> Server:
     """A server whose plugin asks, and whose model's provider keeps nothing."""
-    data = trial.data(tmp_path_factory.mktemp("contents") / "data", TOML)
-    with Server(data, env=asking(shared_model) | OPEN | trial.env(OFFERED)) as server:
-        yield server
+    return serving(toml=TRIALS + TOML, **trial.env(OFFERED))
 
 
 @pytest.fixture(scope="module")
-def guarded(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def guarded(serving: Callable[..., Server], trial: Trial) -> Server:
     """A server with an output guard."""
-    data = trial.data(tmp_path_factory.mktemp("guarded") / "data", TOML)
-    with Server(data, env=asking(shared_model) | OPEN | trial.env(OFFERED, TRIAL="guard")) as server:
-        yield server
+    return serving(toml=TRIALS + TOML, **trial.env(OFFERED, TRIAL="guard"))
 
 
 def told(receiver: Receiver) -> list[str]:

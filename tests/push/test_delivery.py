@@ -88,11 +88,12 @@ def test_a_deleted_webhook_is_told_nothing_more(server: Server, receiver: Receiv
     """F083: also not what waits behind a call that is being made."""
     gate = threading.Event()
     receiver.answers = [Answer(gate=gate)]
-    model.rules([{"text": "done"}])
+    model.rules([{"text": "done", "gate": "both are registered"}])
     with Receiver() as other:
         sent = {"message": wire.said(), "configuration": inline(hook(receiver))}
         task = wire.result(wire.post(server, "SendMessage", sent))["task"]["id"]
         method(server, "Create", taskId=task, id="other", **hook(other))
+        model.open("both are registered")
         server.ended(task)
         receiver.wait(1)
         method(server, "Delete", taskId=task, id=task)

@@ -1,6 +1,5 @@
 """Who calls, and what becomes of a call whose caller dies: real processes, cut off, killed and started again."""
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.support.server import Process, Server
 class CutOff(Server):
     """A server that reaches nobody."""
 
-    program = (sys.executable, "-m", "tests.push.cut_off")
+    module = "tests.push.cut_off"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def alice(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory)
     """Somebody with a token, on a server of which others have tokens too."""
     data = tmp_path_factory.mktemp("guarded") / "data"
     token = token_for(data, "alice")
-    with Server(data, env=turns.asking(shared_model)) as server:
+    with Server(data, env=shared_model.env) as server:
         yield Person(server, token)
 
 

@@ -9,11 +9,6 @@ from tests.support.server import Server, answer_of
 STEP, LAST = "step", "last"  # gates: before a step whose tool runs at once, before the answer behind it
 
 
-def asking(model: ScriptedModel) -> dict[str, str]:
-    """The settings by which a server asks this model."""
-    return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-
-
 def two_steps(*more: Rule, answer: str = "All of it.") -> list[Rule]:
     """A turn that is told `work`: it calls a tool, held at `STEP`, and answers, held at `LAST`; then `more`, else `ok`."""
     call = {"name": "memory_recall", "arguments": {"query": "weather"}}

@@ -98,6 +98,11 @@ class ScriptedModel:
         self._thread = threading.Thread(target=self._serve, name="scripted-model")
         self._thread.start()
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The settings by which a server asks this model."""
+        return {"OUTRIDER_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "none"}
+
     # --- what a test says -------------------------------------------------------------------------------------------
 
     def rules(self, rules: Iterable[Rule | dict[str, Any]]) -> None:

@@ -1,7 +1,8 @@
 """Real Outrider processes for tests: started, killed, frozen and started again on one data folder and one port.
 
 Every process is a group of its own, and is ended by its own id; nothing is ever ended by name. A test talks to a
-server through its public surface alone: `/api`, `/a2a`, and signals.
+server through its public surface alone: `/api`, `/a2a`, and signals. Where there is a cradle (`life.py`), as in every test
+run, processes are forked from it, which spares them their imports; else they begin from nothing.
 """
 
 import contextlib
@@ -14,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
 
+from tests.support.life import ROOT, Cradle, Life, bare
+
 ENDED = {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
-ROOT = Path(__file__).parents[2]
 NUMBERS = itertools.count(1)
 T = TypeVar("T")
 
@@ -50,14 +52,16 @@ class Process:
     `env` is laid over a bare environment: nothing of the machine's own settings or keys reaches the process.
     """
 
-    program: tuple[str, ...] = (sys.executable, "-m", "web.cli")
+    module = "web.cli"  # its `main` is the whole program
+    fresh = False  # whether it begins from nothing, with a cradle too
+    cradle: ClassVar[Cradle | None] = None
 
     def __init__(self, data: Path, *command: str, env: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.env = {"OUTRIDER_DATA": str(data), **(env or {})}
-        self._command = (*self.program, *command)
+        self._command = command
         self._log = data.with_name(f"{data.name}-{next(NUMBERS)}.log")  # beside the folder: what is in it is counted
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Life | None = None
         self._groups: list[int] = []  # one a start: what a killed process had started outlives it
 
     @property
@@ -72,17 +76,7 @@ class Process:
     def start(self) -> Self:
         """Starts it, and returns once it is ready for work; AssertionError, with its log, if it ends instead."""
         assert not self.running, "already running"
-        bare = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=bare | self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._begin()
         self._groups.append(self._process.pid)
         self.wait(lambda: self.ready() or not self.running, 60)
         assert self.running, f"it ended with {self._process.returncode} instead of starting\n{self.log()}"
@@ -141,6 +135,22 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _begin(self) -> subprocess.Popen[bytes] | Life:
+        env = bare() | self.env
+        if self.cradle and not self.fresh:
+            return self.cradle.bear(self.module, self._command, env, self._log)
+        command = [sys.executable, "-m", self.module, *self._command]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.running, f"it is not running\n{self.log()[-4000:]}"

@@ -35,10 +35,7 @@ def script() -> Iterator[ScriptedModel]:
 @pytest.fixture(scope="module")
 def scripted_server(script: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two jobs at once, and what a killed process held is soon taken over."""
-    env = {
-        "OUTRIDER_MODEL": "openai-chat:scripted",
-        "OPENAI_BASE_URL": script.base_url,
-        "OPENAI_API_KEY": "none",
+    env = script.env | {
         "OUTRIDER_MAX_JOBS": "2",
         "OUTRIDER_MAX_ATTEMPTS": "2",
         "OUTRIDER_LEASE_S": "2",

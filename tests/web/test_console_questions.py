@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.interrupts import words
-from tests.interrupts.conftest import OFFERED, PROFILES, asking
+from tests.interrupts.conftest import OFFERED, PROFILES
 from tests.support.console import Console
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
@@ -28,7 +28,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 @pytest.fixture(scope="module")
 def server(script: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     data = trial.data(tmp_path_factory.mktemp("asks") / "data", PROFILES)
-    with Server(data, env=asking(script) | trial.env(OFFERED)) as server:
+    with Server(data, env=script.env | trial.env(OFFERED)) as server:
         yield server
 
 
