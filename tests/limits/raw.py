@@ -1,8 +1,8 @@
 """Requests that no client library would send: bytes on a socket, and whatever comes back until the connection closes."""
 
 import socket
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from tests.support.server import Server
@@ -37,3 +37,12 @@ def _until_whole(connection: socket.socket) -> Iterable[bytes]:
             length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             if end and length and len(body) >= int(length[0].partition(b":")[2]):
                 return
+
+
+@contextmanager
+def begun(server: Server, *pieces: bytes) -> Iterator[None]:
+    """A request that is not brought to its end, while the block runs."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        yield
