@@ -149,6 +149,39 @@ def drop(tx: Tx, job_id: str, attempt: int, why: str) -> None:
         _note(tx, job_id, attempt, why)
 
 
+def replay(tx: Tx, job_id: str, attempt: int, batch_id: str) -> bool:
+    """What was given up waits again, and its session is woken for it, unless it is held for its batch. False if it was not.
+
+    It is told by the rules by which everything is: one turn attaches it, and delivers it when it completes.
+    """
+    named = {"job": job_id, "attempt": attempt}
+    again = tx.x(
+        "update deliveries set state = 'pending', failed_turns = 0, last_error = null, discarded_at = null, "
+        f"discarded_by = null where job_id = :job and attempt = :attempt and state in {guard(DELIVERY, 'replay')}",
+        **named,
+    )
+    fired = "select 1 from members where job_id = :job and attempt = :attempt and generation is not null"
+    if again and tx.one(fired, **named):
+        once = f"{job_id}.{attempt}.{tx.now}"
+        queue.enqueue(tx, "nudge", f"nudge:{batch_id}:replay:{once}", params={"again": once, "jobs": [job_id]})
+    return bool(again)
+
+
+def discard(tx: Tx, job_id: str, attempt: int, by: str) -> bool:
+    """Nobody is to be told any more, and who decided that stands there. False for what was told, or is being told."""
+    given_up = tx.x(
+        "update deliveries set state = 'undeliverable', discarded_at = :now, discarded_by = :by where job_id = :job and "
+        f"attempt = :attempt and (state in {guard(DELIVERY, 'give_up')} or (state = 'undeliverable' and discarded_at is null))",
+        job=job_id,
+        attempt=attempt,
+        by=by,
+        now=tx.now,
+    )
+    if given_up:
+        _note(tx, job_id, attempt, f"Discarded by {by}.")
+    return bool(given_up)
+
+
 def held_up(tx: Tx, job_ids: list[str], why: str, *, tried: bool) -> None:
     """A nudge for these could not be posted, or was not: say why they wait."""
     for job_id in job_ids:

@@ -248,6 +248,18 @@ def withdraw(tx: Tx, run_id: int, state: str) -> bool:
     return _vacate(tx, row)
 
 
+def discard(tx: Tx, run_id: int, why: str) -> bool:
+    """Somebody has given up what had failed. False for a run that has not failed, or was given up before."""
+    row = tx.one(
+        f"update runs set state = 'canceled' where id = :id and state in {guard(RUN, 'discard')} returning key",
+        id=run_id,
+    )
+    if row is not None:
+        error = tx.seal("runs.last_error", row["key"], why)
+        tx.x("update runs set last_error = :error where id = :id", id=run_id, error=error)
+    return row is not None
+
+
 def open_run_of(tx: Tx, task_id: str) -> Row | None:
     """The unfinished turn of a task, or None."""
     return tx.one(

@@ -28,7 +28,7 @@ RUN: Machine = {
     "running": {"release": "queued", "park": "parked", "finish": "done", "fail": "failed", "cancel": "canceled"},
     "parked": {"finish": "done", "fail": "failed", "cancel": "canceled"},
     "done": {},
-    "failed": {},
+    "failed": {"discard": "canceled"},
     "canceled": {},
 }
 
@@ -45,7 +45,7 @@ DELIVERY: Machine = {
     "pending": {"attach": "attached", "give_up": "undeliverable"},
     "attached": {"deliver": "delivered", "release": "pending"},
     "delivered": {},
-    "undeliverable": {},
+    "undeliverable": {"replay": "pending"},
 }
 
 # How the end of a task is said of its run and of its job, and what an A2A client reads.
@@ -60,6 +60,7 @@ A2A = {
     "canceled": "TASK_STATE_CANCELED",
 }
 INTERRUPTED = ("input_required", "auth_required")  # parked: the task waits for an answer
+BY_HAND = {"retry", "replay", "discard"}
 MOVE_TO = {"completed": "complete", "failed": "fail", "canceled": "cancel"}
 
 
@@ -78,8 +79,8 @@ def target(machine: Machine, move: str) -> str:
 
 
 def ended(machine: Machine) -> tuple[str, ...]:
-    """The states in which the work is over."""
-    return tuple(state for state, moves in machine.items() if not set(moves) - {"retry"})
+    """The states in which the work is over. What somebody does by hand may lead out of one."""
+    return tuple(state for state, moves in machine.items() if not set(moves) - BY_HAND)
 
 
 def _listed(machine: Machine, move: str) -> str:

@@ -228,6 +228,28 @@ def call_again(tx: Tx, owner: str, task_id: str, webhook_id: str, event: str) ->
     return calls(tx, webhook, limit=1)[0]
 
 
+def discard(tx: Tx, owner: str, task_id: str, webhook_id: str, event: str, by: str) -> Row:
+    """Give up a dead call, with a mark of who did. The run. Raises `not_found`, and `conflict` for one that is not dead."""
+    webhook = get(tx, owner, task_id, webhook_id)
+    same = [row for row in calls(tx, webhook, limit=-1) if Call(**json.loads(row["params"])).event == event]
+    if not same:
+        raise not_found("delivery")
+    if not queue.discard(tx, same[0]["id"], f"Discarded by {by}."):
+        raise Fault("conflict", "Only a call that was given up as dead can be discarded.")
+    return next(row for row in calls(tx, webhook, limit=-1) if row["id"] == same[0]["id"])
+
+
+def given_up(tx: Tx, owner: str, limit: int, before: int = NEWEST) -> list[Row]:
+    """The dead calls of all of the owner's webhooks, newest first; they are forgotten after a day."""
+    return tx.q(
+        "select r.* from runs r join tasks t on t.id = r.task_id where r.kind = 'push' and r.ended_at is not null "
+        "and r.state = 'failed' and t.owner = :owner and r.id < :before order by r.id desc limit :limit",
+        owner=owner,
+        before=before,
+        limit=limit,
+    )
+
+
 def give_up(tx: Tx, run: queue.Run, why: str) -> bool:
     """The last try has failed: the run is failed, with its error, and the next of the lane has its turn."""
     return queue.release(tx, run, error=why) and queue.withdraw(tx, run.id, "failed")

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from background import states
-from web import cli_backup, cli_documents, settings
+from web import cli_backup, cli_deliveries, cli_documents, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
@@ -49,6 +49,7 @@ seal_app = typer.Typer(no_args_is_help=True)
 app.add_typer(seal_app, name="seal", help="The keys that seal what the registry keeps.")
 app.add_typer(token_app, name="token", help="Access tokens, by which users are known.")
 app.add_typer(session_app, name="session", help="Sessions of the server.")
+app.add_typer(cli_deliveries.app, name="deliveries", help="What did not arrive, again or given up.")
 app.add_typer(cli_documents.app, name="documents", help="Documents of the knowledge store.")
 
 
@@ -156,7 +157,8 @@ def chat(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="One message; none for a prompt.")] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on in this session.")] = None,
     steer: Annotated[
-        bool, typer.Option("--steer", help="Let the turn that runs in the session take TEXT up, if it takes another step.")
+        bool,
+        typer.Option("--steer", help="Let the turn that runs in the session take TEXT up, if it takes another step."),
     ] = False,
     url: Url = None,
 ) -> None:

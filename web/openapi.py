@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agent.spawning import MAX_BATCH, MAX_DESCRIPTION, MAX_PROMPT
-from background import jobs
+from background import jobs, ledger
 from knowledge.backend import MAX_QUERY
 from web import documents
 from web.api import MAX_KEY
+from web.api_deliveries import KINDS as DELIVERIES
 from web.api_logins import MAX_TOKEN
 from web.api_sessions import MAX_TEXT
 from web.api_shares import LASTS_S, MOST_S
@@ -132,6 +133,12 @@ TABLE = (
     Row("GET", "/api/webhooks", "webhooks", PAGE),
     Row("GET", "/api/webhooks/{task}/{webhook}/deliveries", "a webhook's calls", PAGE | {"state": _one_of(*NAMED)}),
     Row("POST", "/api/webhooks/{task}/{webhook}/deliveries/{event}/again", "calls once more", status=202),
+    Row("POST", "/api/webhooks/{task}/{webhook}/deliveries/{event}/discard", "gives a dead call up"),
+    Row("GET", "/api/deliveries", "what has become of briefings, and which webhook calls are dead", PAGE | {
+        "kind": _one_of(*DELIVERIES), "state": _one_of(*ledger.STATES),
+    }),
+    Row("POST", "/api/deliveries/{id}/replay", "tells once more what no turn could", status=202),
+    Row("POST", "/api/deliveries/{id}/discard", "gives up telling"),
     Row("GET", "/api/events", "events as they happen", {"session": _text(), "ticket": _text()}, media="text/event-stream"),
     Row("POST", "/api/events/ticket", "a ticket for the event stream", status=201),
     Row("GET", "/api/login", "who the caller is"),

@@ -91,8 +91,8 @@ def test_a_move_leads_to_one_state_from_wherever_it_is_made(machine: Machine) ->
 
 
 @every_machine
-def test_nothing_leaves_an_end_but_a_retry(machine: Machine) -> None:
-    assert {move for end in states.ended(machine) for move in machine[end]} <= {"retry"}
+def test_nothing_leaves_an_end_but_what_somebody_does_by_hand(machine: Machine) -> None:
+    assert {move for end in states.ended(machine) for move in machine[end]} <= {"retry", "replay", "discard"}
     assert states.ended(machine)
 
 

@@ -87,6 +87,25 @@ async def test_a_call_that_is_given_up_is_failed_with_its_error_and_the_next_has
     assert not await db.write(webhooks.give_up, run, "again"), "another was first"
 
 
+@story
+async def test_a_dead_call_is_listed_until_somebody_discards_it(db: Database) -> None:
+    turn = await running(db)
+    await put(db, hook(turn.task.id))
+    await settled(db, turn)
+    await db.write(journal.project)
+    (run,) = await claim(db)
+    event = f"{run.params['revision']}.{run.params['number']}"
+    with pytest.raises(Fault, match="given up as dead"):
+        await db.write(webhooks.discard, OWNER, turn.task.id, "w", event, "ann")
+    await db.write(webhooks.give_up, run, "no connection came about")
+    assert [row["id"] for row in await db.read(webhooks.given_up, OWNER, 9)] == [run.id]
+    assert await db.read(webhooks.given_up, "another", 9) == []
+    await db.write(webhooks.discard, OWNER, turn.task.id, "w", event, "ann")
+    assert await db.read(_state_and_error, run) == ("canceled", "Discarded by ann.")
+    assert await db.read(webhooks.given_up, OWNER, 9) == []
+    await db.write(webhooks.call_again, OWNER, turn.task.id, "w", event)
+
+
 def _state_and_error(tx: Tx, run: Run) -> tuple[str, str | None]:
     (row,) = tx.q("select * from runs where id = :id", id=run.id)
     return row["state"], queue.last_error(tx, row)
