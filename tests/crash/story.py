@@ -336,6 +336,8 @@ def comes_to_nothing(asked: Asked) -> bool:
 def held_by_nobody(server: Mortal) -> list[str]:
     """What the last life of a server, which has ended itself, did not hand back. Killed workers still have a row."""
     with closing(sqlite3.connect(server.data / "outrider.db")) as registry:
+        if not registry.execute("select 1 from sqlite_master where name = 'workers'").fetchone():
+            return []  # it was asked to end itself before it had made anything
         held = registry.execute(
             "select key from runs where state = 'running' and worker not in (select id from workers where pid <> :pid)",
             {"pid": server.pid},
