@@ -66,6 +66,9 @@ MESSAGE: dict[str, Any] = {
     "created_at": str,
     "job_ids": list,
     "question": dict | None,
+    "steers": str | None,
+    "folded_into": str | None,
+    "withdrawn": bool,
     "artifacts": list,
 }
 
