@@ -159,6 +159,18 @@ def merge(db: apsw.Connection) -> bool:
     return db.total_changes() - before > 1  # FTS5 says in this way whether it did anything
 
 
+def changes(db: apsw.Connection) -> tuple[int, int]:
+    """Something that is another after each change of the file, by this connection or another."""
+    return db.pragma("data_version"), db.total_changes()
+
+
+def rewrite(db: apsw.Connection) -> None:
+    """Writes all rows into fresh pages. Where SQLite has moved rows from page to page, copies stay in the gaps, which
+    deleting a row does not reach.
+    """
+    db.execute("vacuum")
+
+
 def checkpoint(db: apsw.Connection) -> bool:
     """Writes the log into the file and empties it; False where a reader, or another process, is in the way."""
     wait_ms = db.pragma("busy_timeout")

@@ -5,6 +5,7 @@ thread (see `connection`), so that nothing here holds up the event loop, and a s
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from knowledge.ranking import Scope
 
 READERS = 2  # searches that run at once; more wait, within their deadline
 MAX_LIMIT = 200
+QUICK_S, RESTS = 0.5, 19  # a rewriting that takes longer is followed by so many times its length without one
 
 __all__ = ["BadQuery", "Counts", "Document", "Hit", "Page", "SearchTimeout", "Store", "StoreFailed", "Stored"]
 
@@ -28,6 +30,8 @@ class Store:
     def __init__(self, connections: list[Connection]) -> None:
         self._connections = connections
         self._writer, *readers = connections
+        self._rewritten: tuple[int, int] | None = None  # what had changed when the file was last written anew
+        self._rests_until = 0.0
         self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
         for one in readers:
             self._idle.put_nowait(one)
@@ -120,14 +124,27 @@ class Store:
         return await self._writer.run(documents.erase_jobs, _cleaned(owner), [clean(job_id) for job_id in job_ids], at)
 
     async def purge(self) -> bool:
-        """Takes what was erased, replaced or superseded out of the files; False where a reader is in the way: ask again.
+        """Takes what was erased, replaced or superseded out of the files; False where it cannot be now: ask again.
 
-        Until then its words stay in older parts of the index and in the write-ahead log, for nobody to find but one
-        who reads the bytes. It rewrites the index, step by step, and puts get in between.
+        Until then its words stay in older parts of the index, in gaps between the rows of pages, and in the write-ahead
+        log, for nobody to find but one who reads the bytes. The index is merged step by step, and puts get in between.
+        Then the file is written anew, for which puts wait. That is done only while nobody reads what is older, since the
+        log grows by all of it, and, where it takes long, for a twentieth of the time at most.
         """
+        if await self._writer.run(documents.changes) == self._rewritten:
+            return await self._writer.run(documents.checkpoint)
+        if time.monotonic() < self._rests_until:
+            return False
         await self._writer.run(documents.begin_merge)
         while await self._writer.run(documents.merge):
             pass
+        if not await self._writer.run(documents.checkpoint):
+            return False
+        began = time.monotonic()
+        await self._writer.run(documents.rewrite)
+        if (took_s := time.monotonic() - began) > QUICK_S:
+            self._rests_until = time.monotonic() + RESTS * took_s
+        self._rewritten = await self._writer.run(documents.changes)
         return await self._writer.run(documents.checkpoint)
 
     async def counts(self) -> Counts:

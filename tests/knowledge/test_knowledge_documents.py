@@ -1,13 +1,16 @@
 """Putting, replacing, superseding, listing and erasing: what is in the store, and what is left of it."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from knowledge import backend, trust
+import knowledge.store
+from knowledge import backend, documents, trust
 from knowledge.backend import BadQuery, Document, StoreFailed
 from knowledge.chunking import chunks
+from knowledge.documents import rewrite
 from knowledge.store import Counts
 from tests.knowledge.library import (
     ANOTHER,
@@ -441,6 +444,63 @@ def test_after_a_purge_no_byte_of_what_was_erased_is_left(run: Any, tmp_path: Pa
 
     run(story())
     assert sound(tmp_path)
+
+
+def test_a_purge_leaves_no_copy_in_the_gaps_of_pages(run: Any, tmp_path: Path) -> None:
+    """Rows of many lengths, put in between each other in any order, are moved from page to page by SQLite; of each erased
+    one no copy is left behind, and its neighbours are whole.
+    """
+    order = random.Random(5)
+    names = [f"canary{order.getrandbits(40):010x}zz" for _ in range(600)]
+    lengths = [order.choice((1, 5, 12, 30, 60, 120)) for _ in names]
+    texts = [
+        " ".join([name, *(f"{order.getrandbits(32):x}" for _ in range(n))])
+        for name, n in zip(names, lengths, strict=True)
+    ]
+    reports = [
+        report(text, key=f"{name}-k", source=f"{name}-s", heading=f"of {name}", job_id=None)
+        for name, text in zip(names, texts, strict=True)
+    ]
+
+    async def story() -> None:
+        async with library(tmp_path, *order.sample(reports, len(reports))) as store:
+            for name in names[::2]:
+                assert await store.erase_source(OWNER, f"{name}-s") == 1
+            assert await store.purge()
+            files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+            assert [name for name in names[::2] if name.encode() in files] == []
+            assert [name for name in names[1::2] if name.encode() not in files] == []
+            assert len(await store.search(names[1], OWNER)) == 1
+
+    run(story())
+    assert sound(tmp_path)
+
+
+def test_the_file_is_written_anew_only_where_something_has_changed_and_not_all_the_time(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def counted(db: Any) -> None:
+        rewrite(db)
+        done.append("anew")
+
+    monkeypatch.setattr(documents, "rewrite", counted)
+
+    async def story() -> None:
+        async with library(tmp_path, report("apple"), report("pear")) as store:
+            assert await store.purge() and await store.purge()
+            assert done == ["anew"]
+            monkeypatch.setattr(knowledge.store, "QUICK_S", 0.0)  # as if it had taken long
+            monkeypatch.setattr(knowledge.store, "RESTS", 1e6)
+            assert await store.erase_source(OWNER, "s") > 0
+            assert await store.purge() and await store.purge()
+            assert done == ["anew"] * 2
+            await store.put(report("plum"))
+            assert not await store.purge() and done == ["anew"] * 2
+            assert len(await store.search("pear", OWNER)) == 0
+
+    run(story())
 
 
 def test_a_purge_says_when_a_reader_is_in_its_way(run: Any, tmp_path: Path) -> None:
