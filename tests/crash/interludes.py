@@ -1,7 +1,7 @@
 """What else happens in the story of `story.py`: two tasks ask their user, and a session is erased with work in it.
 
-In session `doubts` a model asks before it acts, two more messages come while it waits, and then the answer; another
-answer comes too late. In session `tale` a handler tells its answer in pieces and asks in the middle. A client listens to
+In session `doubts` a model asks before it acts, two more messages come while it waits, between them one that steers, and
+then the answer; another answer comes too late. In session `tale` a handler tells its answer in pieces and asks in the middle. A client listens to
 both tasks and comes in again whenever its stream ends, and webhooks are called for both. In session `vault` a turn and a
 job are held at work, a report is kept and calls wait that nobody takes, when all of it is erased.
 """
@@ -31,6 +31,7 @@ tools = ["ask_user"]
 DOUBT, WHICH, CHOICE, CHOSEN = "HAVE DOUBTS, please.", "Which of the two?", "The left one.", "Then it is the left one."
 BEHIND = {"m-behind-1": "FIRST BEHIND the question.", "m-behind-2": "SECOND BEHIND the question."}
 BEHIND_ANSWERS = {"m-behind-1": "First after it.", "m-behind-2": "Second after it."}
+BESIDE = {"m-beside": "BESIDE this, mind the gap."}
 TOLD, HOW, SO = ("Once ", "upon ", "a time."), "How does it go on?", "Well."
 TELL = f"fragment {TOLD[0]}; ask {HOW}; sleep 0.03; fragment {TOLD[1]}; sleep 0.03; fragment {TOLD[2]}"
 WHOLE = "\n".join((TOLD[0], SO, TOLD[1], TOLD[2]))
@@ -46,7 +47,7 @@ RULES = [
     Rule(last_user=f"<description>{KEPT}", gate=NEVER),
     Rule(last_user="I CONFIDE", text="It is safe here."),
     Rule(last_user=DOUBT, tool_calls=[{"name": "ask_user", "arguments": {"question": WHICH}}]),
-    Rule(last_tool=CHOICE, text=CHOSEN),
+    Rule(last_user="^BESIDE", text=CHOSEN),
     *[Rule(last_user=text, text=BEHIND_ANSWERS[message_id]) for message_id, text in BEHIND.items()],
 ]
 Deed = tuple[str, Callable[[], bool], Callable[[], object]]
@@ -126,7 +127,8 @@ class Interludes:
         return [
             ("have doubts", lambda: True, lambda: self._begin(DOUBTS, "m-doubts", "asker", self.server)),
             ("first behind", lambda: self._has_asked("m-doubts"), lambda: self._say("m-behind-1")),
-            ("second behind", self._is_done("first behind"), lambda: self._say("m-behind-2")),
+            ("beside", self._is_done("first behind"), lambda: self._say("m-beside", steer=True)),
+            ("second behind", self._is_done("beside"), lambda: self._say("m-behind-2")),
             ("choose", self._may_choose, lambda: self._answer(DOUBTS, "m-doubts", "m-choice")),
             ("choose too late", self._is_done("choose"), self._answer_again),
             ("tell", lambda: True, lambda: self._begin(TALE, "m-tale", "trial", self.other)),
@@ -165,8 +167,9 @@ class Interludes:
             server = listened_to if listened_to.running else self.server
             self.listeners[session] = Listener(server.url, task["id"])
 
-    def _say(self, message_id: str) -> None:
-        self.tasks[message_id] = self.server.say(DOUBTS, BEHIND[message_id], message_id=message_id, skill="asker")
+    def _say(self, message_id: str, **how: bool) -> None:
+        text = (BEHIND | BESIDE)[message_id]
+        self.tasks[message_id] = self.server.say(DOUBTS, text, message_id=message_id, skill="asker", **how)
 
     def _has_asked(self, message_id: str) -> bool:
         """Whether its task was seen to wait for an answer; it does no more where the answer came and was lost on its way."""

@@ -274,6 +274,8 @@ def nothing_is_heard_twice(seen: Seen, left: Left) -> Broken:
     ]
     expected = [(f"background.{name}", job) for job in attempts for name in ("queued", "started", "completed")]
     expected += [(f"turn.{name}", task) for task in begun for name in ("started", "finished")]
+    steered = left.rows("select id from tasks where origin = 'user' and folded_into is not null")
+    expected += [("turn.finished", row["id"]) for row in steered]
     asking = [row["task_id"] for row in left.rows("select task_id from questions")]
     expected += [(f"turn.{name}", task) for task in asking for name in ("started", "finished")]
     yield from differ("events", events, Counter(expected))

@@ -14,6 +14,7 @@ from tests.a2a.wire import replayed
 from tests.crash.interludes import (
     BEHIND,
     BEHIND_ANSWERS,
+    BESIDE,
     CHOICE,
     CHOSEN,
     DOUBT,
@@ -82,6 +83,16 @@ def what_waited_behind_a_question_follows_in_order(seen: Seen, left: Left) -> Br
     asked = [words.index(each.last_user) for each in seen.asked if each.last_user in words]
     if asked != sorted(asked):
         yield f"the model was asked in the order {asked}"
+
+
+def what_steers_is_folded_in_once(seen: Seen, left: Left) -> Broken:
+    """It waits while the question does; then the turn takes it up before its next answer, and every later one knows of it."""
+    ((message_id, words),) = BESIDE.items()
+    into = left.pairs("select id, folded_into from tasks")[left.turn_of(message_id)]
+    yield from differ("the turn that took it up", into, left.turn_of("m-doubts"))
+    times = [each.text.count(words) for each in seen.asked if DOUBT in each.text]
+    if times != sorted(times) or max(times) != 1:
+        yield f"it stands so many times in what the model was given: {times}"
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -250,6 +261,7 @@ PROMISES_OF_TASKS: list[Callable[[Seen, Left], Broken]] = [
     a_question_is_asked_once_and_answered_once,
     the_answer_is_kept_with_what_came_of_it,
     what_waited_behind_a_question_follows_in_order,
+    what_steers_is_folded_in_once,
     a_stream_only_goes_forward,
     a_stream_says_what_get_says,
     every_event_is_called_in_order,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash import interludes
-from tests.crash.interludes import BEHIND, CONFIDED, DOUBT, DOUBTS, NEVER, TALE, VAULT, Heard, Interludes
+from tests.crash.interludes import BEHIND, BESIDE, CONFIDED, DOUBT, DOUBTS, NEVER, TALE, VAULT, Heard, Interludes
 from tests.crash.mortal import Lost, Mortal
 from tests.crash.plan import Calm, Kill, Plan
 from tests.support.life import Cradle
@@ -32,7 +32,7 @@ CHAT, ERRAND, WHIMS = "chat", "errand", "whims"
 FAN_OUT, LONE, QUESTION = "FAN OUT, please.", "RUN AN ERRAND, please.", "QUESTION: what is known so far?"
 MUSING, ELSE = "MUSE about it at length.", "ANYTHING ELSE?"
 USER_MESSAGES = {"m-fan-out": FAN_OUT, "m-lone": LONE, "m-question": QUESTION, "m-musing": MUSING, "m-else": ELSE}
-USER_MESSAGES |= BEHIND
+USER_MESSAGES |= BEHIND | BESIDE
 WORKS = ("alpha", "beta", "gamma", "epsilon", "omega", "kappa")
 HOPELESS, UNWANTED, AGAIN = "delta", "zeta", "kappa"
 JOBS = {CHAT: {"alpha", "beta", "gamma", "delta", "epsilon"}, ERRAND: {"omega"}, WHIMS: {"zeta", "kappa"}}

@@ -208,6 +208,7 @@ SPOILINGS: dict[str, Callable[[Calm], None]] = {
     "a_question_is_asked_once_and_answered_once": another_answer_is_taken,
     "the_answer_is_kept_with_what_came_of_it": an_answer_is_lost,
     "what_waited_behind_a_question_follows_in_order": who_waits_overtakes,
+    "what_steers_is_folded_in_once": registry("update tasks set folded_into = null"),
     "a_stream_only_goes_forward": a_stream_begins_anew,
     "a_stream_says_what_get_says": a_piece_is_told_twice,
     "every_event_is_called_in_order": an_event_is_not_called,
