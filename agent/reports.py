@@ -7,7 +7,7 @@ of its own.
 import logging
 from dataclasses import dataclass
 
-from background import batches, jobs, queue, results, tasks
+from background import batches, jobs, queue, results, tallies, tasks
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -36,6 +36,7 @@ class Reports:
         try:
             level = await self.put(job_id, attempt)
         except StoreFailed as error:
+            await self.db.write(tallies.add, "index_failures")
             if run.tries < TRIES:
                 raise TryAgain(PAUSE_S, str(error)) from error
             await self.db.write(_done_without_index, run, job_id, attempt)
@@ -49,6 +50,7 @@ class Reports:
         try:
             level = await self.put(job_id, attempt)
         except StoreFailed as error:
+            await self.db.write(tallies.add, "index_failures")
             raise TryAgain(backoff(run.tries), str(error)) from error
         await self.db.write(_indexed_late, run, job_id, attempt, level)
 

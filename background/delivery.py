@@ -217,6 +217,9 @@ def delivered_by(tx: Tx, task_id: str) -> list[str]:
     return [row["job_id"] for row in rows]
 
 
+_UNTOLD = "d.state in ('pending', 'attached')"  # in the words of its index, by which it is found
+
+
 def undelivered(tx: Tx) -> Row:
     """How many ends wait to be told that are news to their user, and the age of the oldest: count, oldest_at.
 
@@ -224,10 +227,18 @@ def undelivered(tx: Tx) -> Row:
     """
     row = tx.one(
         "select count(*) as count, min(d.ended_at) as oldest_at from deliveries d join jobs j on j.id = d.job_id "
-        "where d.state in ('pending', 'attached') and j.canceled_by is not 'user'"
+        f"where {_UNTOLD} and j.canceled_by is not 'user'"
     )
     assert row is not None
     return row
+
+
+def held_batches(tx: Tx) -> int:
+    """How many batches have members that have ended, and wait for the others."""
+    return tx.value(  # a cross join is gone about in its order: from what waits to its batches
+        "select count(distinct m.batch_id) from deliveries d cross join members m where m.job_id = d.job_id and "
+        f"m.attempt = d.attempt and {_UNTOLD} and d.ready_at is not null and m.generation is null and m.withdrawn = 0"
+    )
 
 
 def erase(tx: Tx, job_ids: str) -> None:

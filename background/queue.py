@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from background import tallies
 from background.database import Row, Tx
 from background.errors import LeaseLost
 from background.states import RUN, guard
@@ -219,6 +220,8 @@ def release(tx: Tx, run: Run, *, due_at: int | None = None, error: str | None = 
 
 def _remember(tx: Tx, run: Run, error: str | None) -> None:
     """A try came to nothing, or was handed back: the run itself knows its last error alone."""
+    if error is not None:
+        tallies.add(tx, "failed_tries", run.kind)
     tx.x(
         "insert into failures (run_id, attempt, at, error) values (:run, :attempt, :now, :error) on conflict do nothing",
         run=run.id,

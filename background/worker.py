@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from background import ceilings, queue, tasks, terminal
+from background import ceilings, queue, tallies, tasks, terminal
 from background.about import about
 from background.database import Database, Row, Tx
 from background.errors import LeaseLost, StorageUnavailable, TryAgain
@@ -342,6 +342,7 @@ def _interrupt(tx: Tx, run: Run) -> str:
 
 def _take_over(tx: Tx, row: Row) -> str:
     run = Run.of(row)
+    tallies.add(tx, "lost_leases", run.kind)
     if run.kind in TURNS and tx.now - row["lease_until"] > tx.limits.resume_max_age:
         return _interrupt(tx, run)
     if run.kind in TURNS and run.tries >= tx.limits.max_attempts:

@@ -8,6 +8,8 @@ SDK. No message here ever holds a value that a client sent.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from web import refusals
+
 PROTOCOL = "a2a-protocol.org"
 OURS = "outrider"
 TYPE = "type.googleapis.com/google.rpc."
@@ -103,7 +105,11 @@ def internal(error_id: str) -> A2AError:
 
 
 def details(error: A2AError) -> list[dict[str, Any]]:
-    """The typed details, alike on every binding: ErrorInfo first, then BadRequest and RetryInfo where they apply."""
+    """The typed details, alike on every binding: ErrorInfo first, then BadRequest and RetryInfo where they apply.
+
+    An error is told with them once, and is counted with them.
+    """
+    refusals.count(error.reason)
     found: list[dict[str, Any]] = [
         {
             "@type": TYPE + "ErrorInfo",

@@ -15,7 +15,7 @@ from background.errors import Fault, StorageUnavailable
 from background.large import LARGE, is_large, one_by_one
 from background.values import LongNumber, NotJson, TooDeep, decode
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
-from web import acting, bodies
+from web import acting, bodies, refusals
 from web.a2a_errors import A2AError, headers
 from web.access import caller_of
 from web.bodies import BODY_LIMIT
@@ -91,6 +91,7 @@ def error(
     status: int, code: str, message: str, details: Json | None = None, headers: dict[str, str] | None = None
 ) -> Response:
     """The one form of an error of `/api`."""
+    refusals.count(code)
     return JSONResponse({"error": {"code": code, "message": message, "details": details or {}}}, status, headers)
 
 

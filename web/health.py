@@ -10,11 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, delivery, journal, queue, webhooks, worker
+from background import acceptance, delivery, queue, worker
 from background.database import Tx
 from background.errors import Fault, StorageUnavailable
 from background.times import rfc3339, rfc3339_or_none
 from knowledge.backend import StoreFailed
+from web import metrics as figures
 from web.door import Call, door
 from web.house import House
 
@@ -25,8 +26,6 @@ def _snapshot(tx: Tx) -> dict[str, Any]:
         "workers": worker.live(tx),
         "queue": queue.depth(tx),
         "undelivered": delivery.undelivered(tx),
-        "unprojected": journal.behind(tx),
-        "dead_calls": webhooks.dead(tx),
     }
 
 
@@ -95,9 +94,8 @@ def routes(house: House) -> list[BaseRoute]:
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
-        return PlainTextResponse(
-            _metrics(house, await house.db.read(_snapshot)), media_type="text/plain; version=0.0.4"
-        )
+        seen = await house.db.read(figures.look)
+        return PlainTextResponse(figures.text(house, seen), media_type="text/plain; version=0.0.4")
 
     return [
         Route("/healthz", healthz),
@@ -105,37 +103,3 @@ def routes(house: House) -> list[BaseRoute]:
         Route("/metrics", metrics),
         Route("/api/status", door(house, status)),
     ]
-
-
-def _metrics(house: House, seen: dict[str, Any]) -> str:
-    oldest, lagging = seen["undelivered"]["oldest_at"], seen["unprojected"]["oldest_at"]
-    lines = [
-        *_gauge("outrider_workers_live", "Workers heard from in time.", sum(row["live"] for row in seen["workers"])),
-        *_gauge("outrider_undelivered", "Ended jobs that wait to be told.", seen["undelivered"]["count"]),
-        *_gauge(
-            "outrider_undelivered_oldest_seconds",
-            "Age of the oldest of them.",
-            0 if oldest is None else (seen["now"] - oldest) / 1e6,
-        ),
-        *_gauge("outrider_unprojected_tasks", "Tasks whose view is behind.", seen["unprojected"]["count"]),
-        *_gauge(
-            "outrider_projector_lag_seconds",
-            "Age of the oldest change that no view shows yet.",
-            0 if lagging is None else (seen["now"] - lagging) / 1e6,
-        ),
-        *_gauge("outrider_webhook_calls_dead", "Webhook calls given up in the last day.", seen["dead_calls"]),
-        *_gauge("outrider_waiting_requests", "Blocking sends that wait.", house.waiting.taken),
-        *_gauge("outrider_streams", "Open A2A streams.", house.streams.open),
-        "# HELP outrider_runs Unfinished runs by kind and state.",
-        "# TYPE outrider_runs gauge",
-    ]
-    for row in seen["queue"]:
-        lines += [
-            f'outrider_runs{{kind="{row["kind"]}",state="{state}"}} {row[state]}'
-            for state in ("queued", "waiting", "running")
-        ]
-    return "\n".join([*lines, ""])
-
-
-def _gauge(name: str, meaning: str, value: float) -> list[str]:
-    return [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", f"{name} {value}"]

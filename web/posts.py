@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from background import acceptance, batches, delivery, jobs, queue, sessions, terminal
+from background import acceptance, batches, delivery, jobs, queue, sessions, tallies, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -159,6 +159,7 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
         delivery.held_up(tx, [job.id for job in pending], reason, tried=False)
         queue.finish(tx, run)
         return None
+    tallies.add(tx, "nudge_attempts")
     return Plan(
         session=session,
         trigger=told[0].id if again or len(told) == 1 else run.params["batch"],
