@@ -1,6 +1,6 @@
 """What may be told of a model's answer at any answer level: who gave it and which tools it calls, and no word of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
@@ -11,11 +11,12 @@ MOST_CALLS = 64  # of one answer
 NAME_CHARS = 64
 
 
-def facts_of(messages: Sequence[ModelMessage]) -> dict[str, Any]:
-    """JSON: the model's name, and the calls' tools by call id."""
+def facts_of(messages: Sequence[ModelMessage], providers: Iterable[str]) -> dict[str, Any]:
+    """JSON: the model's name, and the calls' tools by call id; with all providers that the turn has asked so far."""
     answers = [message for message in messages if isinstance(message, ModelResponse)]
     calls = [part for answer in answers for part in answer.parts if isinstance(part, ToolCallPart)]
     return {
+        "providers": sorted(map(_name, providers)),
         "model": _name(answers[-1].model_name if answers else ""),
         "calls": {_name(call.tool_call_id): _name(call.tool_name) for call in calls[:MOST_CALLS]},
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.profiles import CHAT
 from agent.reports import Reports
-from background import jobs, queue, tasks, terminal
+from background import jobs, queue, steps, tasks, terminal
 from background.ceilings import LEVELS
 from background.database import Database, Tx
 from background.errors import TryAgain
@@ -25,10 +25,13 @@ AT_ONCE = 20  # tasks that are brought down in one transaction
 Levels = Mapping[str | None, str]  # by profile; None: of those that there are none of any more
 
 
-async def bring_down(db: Database, levels: Levels) -> None:
-    """Lay the levels in force against what is stored, at a start. What a crash leaves is found at the next one."""
+async def bring_down(db: Database, levels: Levels, providers: Mapping[str, str] | None = None) -> None:
+    """Lay the levels in force against what is stored, at a start: of profiles, and of `providers` in what they were asked.
+
+    What a crash leaves is found at the next start.
+    """
     count = 0
-    while some := await db.write(_some, levels):
+    while some := await db.write(_some, levels, providers or {}):
         count += some
     await db.write(_errands, levels[CHAT])
     if count:
@@ -36,7 +39,7 @@ async def bring_down(db: Database, levels: Levels) -> None:
         await db.shrink()
 
 
-def _some(tx: Tx, levels: Levels) -> int:
+def _some(tx: Tx, levels: Levels, providers: Mapping[str, str]) -> int:
     """Bring down as many as fit into one transaction. Returns how many there were."""
     found: list[tuple[str, str]] = []
     named = [profile for profile in levels if profile is not None]
@@ -44,6 +47,8 @@ def _some(tx: Tx, levels: Levels) -> int:
         if level != LEVELS[0] and len(found) < AT_ONCE:
             looser = tasks.looser(tx, level, profile, named, AT_ONCE - len(found))
             found += [(task_id, level) for task_id in looser]
+    for provider, level in providers.items():
+        found += [(task_id, level) for task_id in steps.of_provider(tx, provider, level, AT_ONCE - len(found))]
     for task_id, level in found:
         terminal.tighten(tx, task_id, level)
     return len(found)

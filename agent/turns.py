@@ -351,6 +351,7 @@ class _Steps:
     def __init__(self, turns: Turns, run: Run, turn: Turn, offer: Offer) -> None:
         self._turns, self._run, self._turn = turns, run, turn
         self._level = turn.task.ceiling
+        self._providers = set[str]()  # that this turn has asked
         asked = providers_of(offer.model or turns.model)
         # What was said live cannot be taken back: not where a provider that may be asked could make it sink.
         self._aloud = not offer.holds_back and all(turns.levels.get(name, "full") == "full" for name in asked)
@@ -364,6 +365,7 @@ class _Steps:
 
     async def ask(self, provider: str) -> None:
         """A request to this provider is about to be made: its level has its say. Raises `LeaseLost` where that is an end."""
+        self._providers.add(provider)
         level = self._turns.levels.get(provider, "full")
         if strictest(level, self._level) == self._level:
             return
@@ -375,7 +377,7 @@ class _Steps:
     async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
         await self.pieces.end()
         self._level, altered = await self._turns.persist(
-            _keep_answer, self._run, number, messages, usage, facts_of(loop.load(messages))
+            _keep_answer, self._run, number, messages, usage, facts_of(loop.load(messages), self._providers)
         )
         return altered
 

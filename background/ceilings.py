@@ -27,6 +27,11 @@ def can_keep(level: str) -> bool:
     return _rank(level) <= _rank("redacted")
 
 
+def above(level: str) -> list[str]:
+    """The levels that keep more than this one."""
+    return list(LEVELS[: _rank(level)])
+
+
 def _rank(level: str) -> int:
     if level not in LEVELS:
         raise ValueError(f"{level!r} is no answer level")

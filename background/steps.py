@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from background.ceilings import above
 from background.database import Tx
 
 ANSWER, RESULT = "model:", "tool:"
@@ -42,3 +43,15 @@ def _cost(tx: Tx, task_id: str, usage: Usage) -> dict[str, int]:
     before = tx.one("select requests, input_tokens, output_tokens from tasks where id = :id", id=task_id)
     assert before is not None, task_id
     return {name: getattr(usage, name) - before[name] for name in before.keys()}  # noqa: SIM118 - a row's, not a dict's
+
+
+def of_provider(tx: Tx, provider: str, level: str, limit: int) -> list[str]:
+    """Tasks that had this provider asked for an answer, and of which more is kept than a level allows; `limit` at most."""
+    rows = tx.q(
+        "select distinct t.id from tasks t join steps s on s.task_id = t.id, json_each(s.facts, '$.providers') p "
+        "where p.value = :provider and t.ceiling in (select value from json_each(:higher)) limit :limit",
+        provider=provider,
+        higher=json.dumps(above(level)),
+        limit=limit,
+    )
+    return [row["id"] for row in rows]

@@ -344,12 +344,11 @@ def lower(tx: Tx, task_id: str, level: str) -> str | None:
 def looser(tx: Tx, level: str, profile: str | None, others: list[str], limit: int) -> list[str]:
     """Tasks of a profile, or of all but `others`, of which more is kept than a level allows; `limit` at most."""
     which = "profile = :profile" if profile is not None else "profile not in (select value from json_each(:others))"
-    higher = ceilings.LEVELS[: ceilings.LEVELS.index(level)]
     rows = tx.q(
         f"select id from tasks where {which} and ceiling in (select value from json_each(:higher)) limit :limit",
         profile=profile,
         others=json.dumps(others),
-        higher=json.dumps(higher),
+        higher=json.dumps(ceilings.above(level)),
         limit=limit,
     )
     return [row["id"] for row in rows]

@@ -110,7 +110,8 @@ class Outrider:
             db = await self._database().open()
             stack.push_async_callback(db.close)
             levels = {name: offer.level for name, offer in self._offers.items()}
-            await bring_down(db, {**levels, None: self.settings.answer_level})
+            providers = levels_by_provider(self.settings.providers)
+            await bring_down(db, {**levels, None: self.settings.answer_level}, providers)
             store = await Store.open(self.settings.knowledge_path)
             stack.push_async_callback(store.close)
             for model in self._models:

@@ -170,3 +170,31 @@ def test_f046_what_was_brought_down_is_nowhere_any_more(tightened: Tightened) ->
     mine = {*tightened.ended.values(), *tightened.held.values(), tightened.parked}
     open_ones = {tightened.ended["open"], tightened.held["open"]}
     assert tightened.watch.tasks_that_say(tightened.secret) & mine == open_ones
+
+
+def test_f046_a_provider_that_is_stricter_now_brings_down_what_it_was_asked_and_nothing_else(
+    serving: Serving, model: ScriptedModel, word: str
+) -> None:
+    """Also where it was the fallback, or did a job's work: who was asked is remembered with each answer."""
+    secret = f"{word}@example.com"
+    errand = {"description": "an errand", "prompt": "look it up", "subagent_type": "general"}
+    second = '[profiles.second]\ndescription = "asks the second provider"\nmodel = "ollama:second"\n'
+    watch = serving(second, own=True, OUTRIDER_PROFILES="chat,second")
+    model.rules(
+        [
+            {"last_user": "^go", "tool_calls": [call("task", **errand, run_in_background=True)]},
+            {"anywhere": ".", "text": f"for {secret}"},
+        ]
+    )
+    first, other = watch.task("hello"), watch.task("go", skill="second", session="sent")
+    (job,) = watch.server.jobs("sent")
+    watch.server.wait(lambda: watch.server.job(job["id"])["notified"])
+    model.rules([{"status": 503, "headers": {"x-should-retry": "false"}, "times": 1}, {"text": f"for {secret}"}])
+    fallen_back = watch.task("again")
+    watch.server.stop()
+    (watch.server.data / "outrider.toml").write_text(f'{second}[providers.ollama]\nanswer_level = "redacted"\n')
+    restarted(watch)
+    said = {"first": first["id"], "other": other["id"], "fallen back": fallen_back["id"]}
+    texts = {name: watch.server.task(task)["artifacts"][0]["parts"][0]["text"] for name, task in said.items()}
+    assert texts == {"first": f"for {secret}", "other": "for ***", "fallen back": "for ***"}
+    assert watch.server.job(job["id"])["report"] == "for ***"
