@@ -1,15 +1,14 @@
 """One report is erased: its text is nowhere, and nothing else is missing. Whoever looks is told that it is gone."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.access.people import outrider
 from tests.lifecycle.looking import bytes_left, cells, cleaned, places
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
-from tests.support.server import ROOT, Server
+from tests.support.server import Server
 
 Json = dict[str, Any]
 
@@ -210,12 +209,8 @@ def test_the_command_line_says_that_it_is_gone(server: Server, model: ScriptedMo
     job_id = briefed(server, model, session, word)
     erase(server, job_id)
 
-    def outrider(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "web.cli", *words, "--url", server.url]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
-
-    shown = outrider("job", job_id)
+    shown = outrider(None, "job", job_id, "--url", server.url)
     assert "report:      erased" in shown.stdout and word not in shown.stdout
-    whole = outrider("job", job_id, "--report")
-    assert (whole.returncode, whole.stdout) == (1, "")
+    whole = outrider(None, "job", job_id, "--report", "--url", server.url)
+    assert (whole.exit_code, whole.stdout) == (1, "")
     assert whole.stderr == "outrider: The report of this job was erased.\n"

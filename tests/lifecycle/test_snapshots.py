@@ -3,20 +3,19 @@
 import base64
 import json
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.access import people
 from tests.cases.inside import Inside
 from tests.lifecycle.looking import cleaned, rows
 from tests.push.hooks import echo, hook
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
-from tests.support.server import ROOT, Server
+from tests.support.server import Server
 
 Json = dict[str, Any]
 Make = Callable[..., Inside]
@@ -337,9 +336,8 @@ def test_the_command_line_carries_a_session_over(server: Server, snapshot: Json,
     """Export, import, copy, erase: what is wrong is one line; exit code 2 is for what was typed, 1 for what is in the file."""
 
     def outrider(*words: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "web.cli", "session", *words, "--url", server.url]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-        return done.returncode, done.stdout, done.stderr
+        done = people.outrider(None, "session", *words, "--url", server.url)
+        return done.exit_code, done.stdout, done.stderr
 
     code, printed, _ = outrider("export", session)
     file = tmp_path / "session.json"
@@ -369,8 +367,9 @@ def test_the_command_line_says_what_was_left_out(server: Server, model: Scripted
     """F162: a turn that still thinks is in no export and no copy, and whoever asked for one reads that."""
 
     def told(*words: str) -> str:
-        command = [sys.executable, "-m", "web.cli", "session", *words, "--url", server.url]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stderr
+        done = people.outrider(None, "session", *words, "--url", server.url)
+        assert done.exit_code == 0
+        return done.stderr
 
     model.rules([Rule(last_user=word, text="late", gate="late")])
     server.ask(session, "hello")
