@@ -546,18 +546,18 @@ def test_A85_the_id_is_told_where_the_body_could_be_read(levels: int) -> None:
 
 def test_A85_five_thousand_levels_are_refused_in_no_time() -> None:
     body = envelope({}).replace(b"{}", b'{"message":' + b"[" * 5_000 + b"]" * 5_000 + b"}")
-    started = time.perf_counter()
+    started = time.thread_time()
     assert refused_field(parse_envelope, body) == "params"
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def fastest(call: Any, times: int) -> float:
-    """The shortest of several runs, in seconds: the machine's other work only ever adds."""
+    """The shortest of several runs, in seconds of this thread's own: the machine's other work only ever adds."""
     runs = []
     for _ in range(times):
-        started = time.perf_counter()
+        started = time.thread_time()
         call()
-        runs.append(time.perf_counter() - started)
+        runs.append(time.thread_time() - started)
     return min(runs)
 
 
