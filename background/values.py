@@ -78,8 +78,7 @@ def canonical(value: Any) -> str:
 
 def text_of(value: Any) -> str:
     """A value of ours as it is stored."""
-    with piece(is_large(value)):
-        return json.dumps(value, ensure_ascii=False)
+    return bytes_of(value).decode()
 
 
 def value_of(text: str) -> Any:

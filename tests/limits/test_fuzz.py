@@ -145,7 +145,14 @@ def over_bytes(server: Server, examples: int) -> None:
 def _messages(asked: Odd) -> st.SearchStrategy[bytes]:
     try:
         return odd.bodies_of(over_grpc.message(asked.method, asked.params))
-    except (Unsayable, AttributeError, TypeError, ValueError, RecursionError):  # the protocol's own writer refuses it
+    except (
+        Unsayable,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        SystemError,
+    ):  # the protocol's own writer refuses it
         return st.binary(max_size=80)
 
 
