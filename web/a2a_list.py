@@ -4,8 +4,6 @@ Nothing here asks a worker. A page token is the place where its page ended, seal
 else sends it, or with anything else, is refused.
 """
 
-import base64
-import binascii
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,7 +11,6 @@ from typing import Any, NamedTuple
 
 from background import listing, sessions
 from background.database import Tx
-from background.errors import Unsealable
 from background.journal import View
 from background.listing import Filters, Place
 from background.states import A2A
@@ -21,8 +18,10 @@ from web import a2a_fields as fields
 from web import a2a_views
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
+from web.sealed import opened, sealed
 
 PAGE_SIZE, MOST = 50, 100
+PLACE = "page.tasks"  # what a page token is sealed for
 UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
 # The enum of the protocol, by number, as its JSON allows it to be written too.
 NAMES = (
@@ -112,7 +111,7 @@ def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
     last = shown[-1] if len(found) > asked.page_size else None
     return {
         "tasks": [_task(view, said.get(view.task_id, []), asked) for view in shown],
-        "nextPageToken": _sealed(tx, owner, asked.filters, (last.at, last.task_id)) if last else "",
+        "nextPageToken": sealed(tx, PLACE, _whose(owner, asked.filters), (last.at, last.task_id)) if last else "",
         "pageSize": asked.page_size,
         "totalSize": listing.count(tx, owner, asked.filters),
     }
@@ -129,19 +128,11 @@ def _latest(history: list[Json], length: int | None) -> list[Json] | None:
     return history[-length:] if length else None
 
 
-def _sealed(tx: Tx, owner: str, filters: Filters, place: Place) -> str:
-    return (
-        base64.urlsafe_b64encode(tx.seal("page.tasks", _whose(owner, filters), json.dumps(place))).decode().rstrip("=")
-    )
-
-
 def _opened(tx: Tx, owner: str, asked: ListRequest) -> Place:
-    token = asked.page_token or ""
-    try:
-        cell = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        at, task_id = json.loads(tx.unseal("page.tasks", _whose(owner, asked.filters), cell))
-    except (binascii.Error, ValueError, Unsealable):
-        raise _bad_token() from None
+    place = opened(tx, PLACE, _whose(owner, asked.filters), asked.page_token or "")
+    if place is None:
+        raise _bad_token()
+    at, task_id = place
     return at, task_id
 
 

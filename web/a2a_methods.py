@@ -25,6 +25,7 @@ from web.a2a_requests import SendRequest, TaskRequest
 from web.a2a_stream import LOOK_S, Telling
 from web.a2a_webhook import Config
 from web.caller import Caller
+from web.callers import require_standing
 from web.claims import check_claims
 from web.house import House
 
@@ -46,7 +47,11 @@ class Seen(NamedTuple):
 
 
 def see(tx: Tx, caller: Caller, task_id: str, history_length: int | None) -> Seen:
-    """The caller's task, or one of a session that is shared with him. Raises `TASK_NOT_FOUND`, for another's too."""
+    """The caller's task, or one of a session that is shared with him. Raises `TASK_NOT_FOUND`, for another's too.
+
+    What let the caller in must hold still: he may have waited for this. Raises `UNAUTHENTICATED`.
+    """
+    require_standing(tx, caller)
     view = journal.view(tx, acting.on_task(tx, caller, task_id), task_id)
     if view is None:
         raise A2AError("TASK_NOT_FOUND")

@@ -105,6 +105,7 @@ class Edge:
 def _road(verb: str, path: str) -> tuple[Road, Json]:
     """The road that leads there by this verb, and the fields that its path names. Raises NoRoad."""
     there = [(road, found.groupdict()) for pattern, road in PATTERNS if (found := pattern.fullmatch(path))]
+    there = [(road, named) for road, named in there if road.path == there[0][0].path]  # what is said in full goes first
     for road, named in there:
         if road.verb == verb:
             return road, named

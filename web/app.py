@@ -155,6 +155,7 @@ class Outrider:
     def _stack(self) -> ASGIApp:
         inner = Starlette(routes=routes(self.house), exception_handlers={404: _not_found, 405: _not_found})
         return Access(inner, self.settings, self.house.callers)
+        inner.router.redirect_slashes = False  # to an address of this machine's, which a proxy's client may not reach
 
     def _handlers(self) -> dict[str, Handler]:
         house, settings = self.house, self.settings

@@ -8,11 +8,13 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from background.errors import Fault, StorageUnavailable
 from background.large import LARGE, is_large, one_by_one
+from background.text import clean, clip
 from background.values import LongNumber, NotJson, TooDeep, decode
 from knowledge.backend import BadQuery, SearchTimeout, StoreFailed
 from web import acting, bodies, refusals
@@ -30,6 +32,7 @@ STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "li
 RETRY_AFTER = {"Retry-After": "5"}
 READS = frozenset({"GET", "HEAD"})
 NESTING = 32
+MAX_NAME = 64  # of a parameter that is refused
 Json = dict[str, Any]
 Endpoint = Callable[["Call"], Awaitable[Any]]
 
@@ -41,7 +44,7 @@ class Call:
         self.house = house
         self.db = house.db
         self.request = request
-        self.query = request.query_params
+        self.query = _query(request.query_params)
         self.id: str = request.path_params.get("id", "")
 
     @property
@@ -68,6 +71,15 @@ class Call:
         if not isinstance(value, dict):
             raise Fault("invalid", "The body must be a JSON object.", field="body")
         return value
+
+
+def _query(given: QueryParams) -> QueryParams:
+    """Of two values for one parameter nobody knows which is meant."""
+    if len(given) < len(given.multi_items()):
+        names = [name for name, _ in given.multi_items()]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise bad(clip(clean(twice), MAX_NAME), "must be given once")
+    return given
 
 
 async def _decoded(sent: bytes) -> Any:

@@ -144,6 +144,8 @@ def test_f073_a_token_holds_for_its_own_list_alone(full: Server) -> None:
         {"pageToken": token, "contextId": "ctx-1"},
         {"pageToken": token, "status": 3},
         {"pageToken": altered},
+        {"pageToken": token + "="},
+        *({"pageToken": token[:-1] + end} for end in "AQgwBC" if end != token[-1]),  # some of them the same bytes
     ):
         assert wire.told(wire.post(full, "ListTasks", asked)) == (200, -32602, "INVALID_PARAMS")
 

@@ -69,6 +69,7 @@ def test_a72_no_alias_of_an_address_is_served(shared: Server, path: str) -> None
         ("PUT", "/tasks/t", {"GET"}),
         ("DELETE", "/tasks", {"GET"}),
         ("GET", "/message:send", {"POST"}),
+        ("GET", "/tasks/t:cancel", {"POST"}),
         ("PATCH", "/tasks/t:subscribe", {"POST", "GET"}),
         ("PUT", "/tasks/t/pushNotificationConfigs/p", {"GET", "DELETE"}),
     ],

@@ -6,6 +6,7 @@ S26, A33, A67, A69, F074, F079, F174, and ruling 30.
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from tests.a2a import former
-from tests.access.people import Person, outrider, token_for
+from tests.access.people import Person, outrider, revoke, token_for
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Process, Server
@@ -276,3 +277,34 @@ def test_the_command_line_shows_its_token_and_says_when_one_is_missing(
     monkeypatch.setenv("OUTRIDER_TOKEN", f"{house.alice.token[:-3]}abc")
     refused = outrider(None, "session", "list")
     assert refused.exit_code == 1 and "OUTRIDER_TOKEN is the token that was sent" in refused.stderr
+
+
+# --- what was let in before -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_share", [False, True])
+def test_who_waits_for_an_answer_gets_none_once_what_let_him_in_is_revoked(
+    house: House, model: ScriptedModel, with_share: bool
+) -> None:
+    """A70: the answer of a blocking send went out up to 100 s after its token or share had been revoked."""
+    session, text = f"revoked-{with_share}", f"wait for it {with_share}"
+    model.rules([Rule(last_user=text, text=SECRET, gate=text)])
+    token = token_for(house.server.data, "bob" if with_share else "alice")
+    person, shares = Person(house.server, token), f"/api/sessions/{session}/shares"
+    if with_share:
+        house.alice.post("/api/sessions", id=session)
+        share = house.alice.post(shares, writable=True).json()
+        person = Person(house.server, token, **{"X-Share-Token": share["token"]})
+    message = {"messageId": text, "contextId": session, "role": "ROLE_USER", "parts": [{"text": text}]}
+    with ThreadPoolExecutor(1) as aside:
+        waiting = aside.submit(person.rpc, "SendMessage", {"message": message})
+        model.held_at(text)
+        if with_share:
+            house.alice.send("DELETE", f"{shares}/{share['id']}")
+        else:
+            revoke(house.server.data, token)
+        model.open(text)
+        answer = waiting.result(30)
+    assert answer["error"]["data"][0]["reason"] == "UNAUTHENTICATED" and SECRET not in json.dumps(answer)
+    (task,) = house.alice.rpc("ListTasks", {"contextId": session})["result"]["tasks"]
+    house.ended(house.alice, task["id"])  # the work itself goes on

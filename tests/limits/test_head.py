@@ -57,3 +57,15 @@ def test_a_connection_that_stays_counts_each_request_for_itself(server: Server) 
 def test_what_is_no_http_is_a_400_without_a_word_of_ours(server: Server, sent: bytes) -> None:
     answer = raw.sent(server, sent)
     assert answer.status in (400, 404) and b"Traceback" not in answer.body and b"Error" not in answer.body
+
+
+def test_a_parameter_that_is_given_twice_is_refused_by_its_name(server: Server) -> None:
+    answer = server.http.get("/api/background?status=completed&status=failed")
+    assert answer.status_code == 400 and answer.json()["error"]["details"] == {"field": "status"}
+
+
+@pytest.mark.parametrize("path", ["/api/sessions/", "/api/background/", "/healthz/"])
+def test_an_address_with_a_slash_behind_it_is_none_and_leads_nowhere(server: Server, path: str) -> None:
+    """A redirect would name this machine's address, which is not where a client behind a proxy asks."""
+    answer = server.http.get(path)
+    assert answer.status_code == 404 and "location" not in answer.headers
