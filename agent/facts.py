@@ -1,4 +1,4 @@
-"""What may be told of a model's answer at any answer level: who gave it and which tools it calls, and no word of it."""
+"""What may be told of a model's answer at any answer level: who gave it, what it cost, and which tools it calls, and no word of it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,12 +12,15 @@ NAME_CHARS = 64
 
 
 def facts_of(messages: Sequence[ModelMessage], providers: Iterable[str]) -> dict[str, Any]:
-    """JSON: the model's name, and the calls' tools by call id; with all providers that the turn has asked so far."""
+    """JSON: the model's name, what it cost, and the calls' tools by call id; with all providers that the turn has asked so far."""
     answers = [message for message in messages if isinstance(message, ModelResponse)]
     calls = [part for answer in answers for part in answer.parts if isinstance(part, ToolCallPart)]
     return {
         "providers": sorted(map(_name, providers)),
         "model": _name(answers[-1].model_name if answers else ""),
+        "requests": len(answers),
+        "input_tokens": sum(answer.usage.input_tokens for answer in answers),
+        "output_tokens": sum(answer.usage.output_tokens for answer in answers),
         "calls": {_name(call.tool_call_id): _name(call.tool_name) for call in calls[:MOST_CALLS]},
     }
 

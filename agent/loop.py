@@ -33,9 +33,9 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
+from agent import tracing
 from agent.gates import Gates
 from agent.guard import Guard
-from background.tasks import Usage
 from background.text import clean
 
 MAX_STEPS = 64
@@ -48,7 +48,7 @@ class Steps(Protocol):
     @property
     def stored(self) -> Mapping[str, str]: ...
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
         """Returns the places of the calls, among the answer's, that are not kept as they are."""
         ...
 
@@ -72,7 +72,7 @@ class Unkept:
 
     stored: Mapping[str, str] = {}
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
         """Not kept, so there is no copy to go on from."""
         return ()
 
@@ -106,16 +106,6 @@ class Progress:
         """The text of each answer of this turn that has any, and what came of one that broke off."""
         texts = [clean(answer_text(answer)) for answer in self.answers]
         return [text for text in [*texts, clean(self.unfinished)] if text.strip()]
-
-    @property
-    def usage(self) -> Usage:
-        answers = self.answers
-        return Usage(
-            requests=len(answers),
-            input_tokens=sum(answer.usage.input_tokens for answer in answers),
-            output_tokens=sum(answer.usage.output_tokens for answer in answers),
-            tool_calls=sum(isinstance(part, ToolCallPart) for answer in answers for part in answer.parts),
-        )
 
     @property
     def final_texts(self) -> list[str]:
@@ -240,12 +230,14 @@ async def _ask(
     """One model call. Each thing that comes from the model is a sign of life."""
     progress.unfinished = ""
     try:
-        async with _alive(stall_s) as sign_of_life, node.stream(run.ctx) as stream:
-            async for event in stream:
-                sign_of_life()
-                if piece := _piece(event):
-                    progress.unfinished += piece
-                    steps.say(piece)
+        with tracing.step("model call") as span:
+            async with _alive(stall_s) as sign_of_life, node.stream(run.ctx) as stream:
+                async for event in stream:
+                    sign_of_life()
+                    if piece := _piece(event):
+                        progress.unfinished += piece
+                        steps.say(piece)
+                tracing.told_of_answer(span, stream.response)
     except Stalled:
         raise
     except Exception as error:
@@ -283,7 +275,7 @@ async def _keep(run: AgentRun[Any, Any], progress: Progress, steps: Steps, guard
         return
     progress.turn += fresh
     progress.unfinished = ""
-    guard.kept_altered(await steps.keep_answer(len(progress.answers), dump(fresh), progress.usage))
+    guard.kept_altered(await steps.keep_answer(len(progress.answers), dump(fresh)))
 
 
 def _after_answers(messages: list[ModelMessage], known: int) -> list[ModelMessage]:
@@ -346,7 +338,8 @@ class _Kept(WrapperToolset[Any]):
         if result is None:
             if name in self.lasting:
                 await self.steps.begin_call(key, name)
-            result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
+            with tracing.step("tool call", tool=name):
+                result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
         await self.steps.keep_tool_result(key, kept)
         return json.loads(kept)

@@ -1,7 +1,7 @@
-"""Whom a conversation is sent to: the name of a model's provider, told before each request is made to it.
+"""Whom a conversation is sent to, told before each request is made, and what the request has cost, told after it.
 
-A turn says with `before_requests` who wants to know; a fallback's request is told like any other, and so is one of a
-foreground subagent. It decides nothing about what a provider may be sent.
+A turn says with `before_requests` and `after_answers` who wants to know; a fallback's request is told like any other,
+and so is one of a foreground subagent. It decides nothing about what a provider may be sent.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
@@ -19,9 +19,12 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
 from background.ceilings import LEVELS, strictest
+from background.usage import Usage
 
 Before = Callable[[str], Awaitable[None]]
+After = Callable[[Usage], None]
 _before: ContextVar[Before | None] = ContextVar("before a request", default=None)
+_after: ContextVar[After | None] = ContextVar("after an answer", default=None)
 _ONE_PROVIDER = {"openai-chat": "openai", "openai-responses": "openai", "google-gla": "google"}  # ways to the same
 
 
@@ -61,9 +64,34 @@ def before_requests(tell: Before) -> Iterator[None]:
         _before.reset(token)
 
 
+@contextmanager
+def after_answers(tell: After) -> Iterator[None]:
+    """Inside, `tell(usage)` is called with what each request to such a model has cost, as soon as that is known.
+
+    Of one that broke off it is what its provider had said of that until then; where it had said nothing, nothing is told.
+    """
+    token = _after.set(tell)
+    try:
+        yield
+    finally:
+        _after.reset(token)
+
+
+def _tell_cost(answer: ModelResponse, *, whole: bool) -> None:
+    tell = _after.get()
+    cost = Usage(1, answer.usage.input_tokens, answer.usage.output_tokens, len(answer.tool_calls))
+    if tell is not None and (whole or cost.tokens):
+        tell(cost)
+
+
+def announced(model: Model) -> Model:
+    """A model whose requests are told, whoever made it."""
+    return model if providers_of(model) else Announced(model, model.system)
+
+
 @dataclass(init=False)
 class Announced(WrapperModel):
-    """A model whose requests are told before they are made."""
+    """A model whose requests are told before they are made, and what each has cost after it."""
 
     def __init__(self, wrapped: Model, provider: str) -> None:
         super().__init__(wrapped)
@@ -81,7 +109,9 @@ class Announced(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         await self._announce()
-        return await super().request(messages, model_settings, model_request_parameters)
+        answer = await super().request(messages, model_settings, model_request_parameters)
+        _tell_cost(answer, whole=True)
+        return answer
 
     @asynccontextmanager
     async def request_stream(
@@ -93,7 +123,12 @@ class Announced(WrapperModel):
     ) -> AsyncGenerator[StreamedResponse]:
         await self._announce()
         async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as response:
-            yield response
+            whole = False
+            try:
+                yield response
+                whole = True
+            finally:
+                _tell_cost(response.get(), whole=whole)
 
     async def count_tokens(
         self,
@@ -108,4 +143,6 @@ class Announced(WrapperModel):
         self, request_context: ModelRequestContext, *, instructions: str | None = None
     ) -> ModelResponse:
         await self._announce()
-        return await super().compact_messages(request_context, instructions=instructions)
+        answer = await super().compact_messages(request_context, instructions=instructions)
+        _tell_cost(answer, whole=True)
+        return answer

@@ -25,11 +25,11 @@ async def released(offer: Offer, plugins: Plugins, task_id: str, outcome: Outcom
         try:
             await asyncio.to_thread(check_output, offer.gives, outcome.artifacts)
         except Unfit as unfit:
-            return _rejected(outcome, f"The answer does not fit the profile's output_schema: {unfit}.")
+            return _rejected(f"The answer does not fit the profile's output_schema: {unfit}.")
     if offer.guarded:
         rule = await plugins.refuses(text_of(outcome.artifacts), offer.profile.name, task_id)
         if rule:
-            return _rejected(outcome, f"The output guard refused the answer ({rule}).")
+            return _rejected(f"The output guard refused the answer ({rule}).")
     return outcome
 
 
@@ -38,8 +38,8 @@ async def may_ask(offer: Offer, plugins: Plugins, task_id: str, question: Questi
     if not offer.guarded:
         return None
     rule = await plugins.refuses("\n\n".join([question.text, question.detail]), offer.profile.name, task_id)
-    return _rejected(Outcome("failed"), f"The output guard refused a question ({rule}).") if rule else None
+    return _rejected(f"The output guard refused a question ({rule}).") if rule else None
 
 
-def _rejected(outcome: Outcome, detail: str) -> Outcome:
-    return Outcome("failed", reason=REJECTED, detail=detail, usage=outcome.usage)
+def _rejected(detail: str) -> Outcome:
+    return Outcome("failed", reason=REJECTED, detail=detail)

@@ -15,7 +15,8 @@ from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 
-from agent import handling, loop, taking_up
+from agent import budgets, handling, loop, taking_up, tracing
+from agent.budgets import Budgets, OverBudget, Tab
 from agent.facts import facts_of
 from agent.gates import ASK_USER, REFUSALS, Gates
 from agent.guard import KeepsAsking
@@ -31,7 +32,7 @@ from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import Desk, Foreground, Refuses, toolset
-from background import checkpoints, delivery, jobs, masked, queue, tasks, terminal
+from background import checkpoints, delivery, expenses, jobs, masked, queue, tasks, terminal
 from background.about import about
 from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
@@ -41,9 +42,10 @@ from background.limits import SECOND
 from background.questions import Parks, Question
 from background.queue import Run
 from background.results import artifact_id
-from background.tasks import Past, Usage
+from background.tasks import Past, Task
 from background.terminal import Outcome
 from background.times import rfc3339
+from background.usage import Usage
 from background.worker import backoff
 from knowledge.backend import Backend
 
@@ -80,6 +82,7 @@ class Turns:
     bounds: Bounds
     say: Say
     levels: Mapping[str, str] = field(default_factory=dict)  # of providers, by name: the most that is kept of theirs
+    budgets: Budgets = Budgets()  # noqa: RUF009 - frozen
 
     def begin(self, tx: Tx, run: Run) -> tuple[Run, Turn]:
         """How a run of the kinds `turn` and `job` begins, or goes on."""
@@ -93,10 +96,20 @@ class Turns:
         with on_behalf_of(turn.task.owner), about(turn.job and turn.job.id):
             if turn.task.origin != "user":
                 log.info("task %s begins or goes on, attempt %s of run %s", turn.task.id, run.attempt, run.id)
-            while not await self._ended(run, turn, offer):
-                turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
+            name, traced = await self._traced(turn)
+            with tracing.of_jobs(name, traced, task_id=turn.task.id, attempt=run.attempt):
+                while not await self._ended(run, turn, offer):
+                    turn = await self.db.write(taking_up.reopen, run, turn, self.shape)
             if turn.job is None and offer.by_model:
                 await self._log_told(turn)
+
+    async def _traced(self, turn: Turn) -> tuple[str, list[str]]:
+        """What a trace calls it, and of which jobs it is."""
+        if turn.job:
+            return "run", [turn.job.id]
+        if turn.task.origin == "user":
+            return "turn", []
+        return "briefing", await self.db.read(delivery.attached_to, turn.task.id)
 
     async def _log_told(self, turn: Turn) -> None:
         if told := await self.db.read(delivery.delivered_by, turn.task.id):
@@ -110,8 +123,7 @@ class Turns:
         """Work until the task has ended or is parked; False where a message came to it that it has not taken up."""
         steps = _Steps(self, run, turn, offer)
         try:
-            with before_requests(steps.ask):
-                outcome = await self._work(run, turn, offer, steps)
+            outcome = await self._paid(run, turn, offer, steps)
         except Parks as parks:
             refused = await may_ask(offer, self.plugins, turn.task.id, parks.question)
             if refused is None:
@@ -125,6 +137,18 @@ class Turns:
         except Unread:
             return False
         return True
+
+    async def _paid(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps") -> Outcome:
+        """Work, and whatever comes of it, what it has cost is put to its account."""
+        try:
+            with before_requests(steps.ask), steps.tab.open():
+                return await self._work(run, turn, offer, steps)
+        finally:
+            if steps.tab.owed != Usage():  # of a call that broke off
+                try:
+                    await self.db.write(expenses.charge, turn.task, steps.tab.take())
+                except StorageUnavailable as error:
+                    log.warning("what task %s has cost could not be kept whole: %s", turn.task.id, error)
 
     async def _work(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps") -> Outcome:
         if turn.nothing_to_tell:
@@ -160,6 +184,8 @@ class Turns:
             return _failed(progress, "UNKNOWN_SUBAGENT", str(error))
         except LoopGaveUp as error:
             return _failed(progress, *self._cut_short(error, progress))
+        except OverBudget as over:
+            return _failed(progress, budgets.REASON, str(over))
         except TimeoutError:
             return _failed(progress, "TIMED_OUT", f"It ran longer than {self._limit_s(turn):g} s.")
         finally:
@@ -262,7 +288,6 @@ class Turns:
             "completed",
             [_artifact(turn, [{"text": text} for text in said])],
             transcript=loop.dump(progress.turn),
-            usage=progress.usage,
         )
 
     def _with_excerpt(self, outcome: Outcome) -> Outcome:
@@ -286,9 +311,7 @@ class Turns:
                 log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail if quote else "")
         except (ValueError, TypeError, sqlite3.Error) as error:
             log.warning("the result of task %s cannot be stored: %s", run.task_id, type(error).__name__)
-            failed = Outcome(
-                "failed", reason="NO_REPORT", detail=handling.NOT_STORABLE, usage=outcome.usage, written=False
-            )
+            failed = Outcome("failed", reason="NO_REPORT", detail=handling.NOT_STORABLE, written=False)
             await self.persist(settle, run, failed)
 
     async def persist(self, function: Callable[..., Any], *args: object) -> Any:
@@ -328,7 +351,7 @@ class Turns:
                 toolset(desk, spec.tools),
                 progress,
                 user_message(spec.prompt),
-                loop.Unkept(),
+                _Counted(self, turn, steps.tab),
                 self.bounds.stall_s,
                 self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
             )
@@ -345,6 +368,17 @@ async def _none_below(specs: list[Spec]) -> list[str]:
     return ["DEPTH_LIMIT: a subagent sends out none itself; do the work yourself."] * len(specs)
 
 
+class _Counted(loop.Unkept):
+    """The steps of a subagent in the foreground: what they cost is its turn's, also where it is run again from its start."""
+
+    def __init__(self, turns: Turns, turn: Turn, tab: Tab) -> None:
+        self._turns, self._turn, self._tab = turns, turn, tab
+
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
+        await self._turns.persist(expenses.charge, self._turn.task, self._tab.take())
+        return ()
+
+
 class _Steps:
     """Keeps a turn's steps in its checkpoints."""
 
@@ -357,6 +391,7 @@ class _Steps:
         self._aloud = not offer.holds_back and all(turns.levels.get(name, "full") == "full" for name in asked)
         self.pieces = Pieces(self._commit)
         self.stored = turn.stored
+        self.tab = Tab()
 
     @property
     def quotes(self) -> bool:
@@ -364,7 +399,11 @@ class _Steps:
         return self._level == "full"
 
     async def ask(self, provider: str) -> None:
-        """A request to this provider is about to be made: its level has its say. Raises `LeaseLost` where that is an end."""
+        """A request to this provider is about to be made: budgets and its level have their say.
+
+        Raises `OverBudget`, and `LeaseLost` where the level is the task's end.
+        """
+        await self._require_budget()
         self._providers.add(provider)
         level = self._turns.levels.get(provider, "full")
         if strictest(level, self._level) == self._level:
@@ -374,11 +413,23 @@ class _Steps:
             log.info("task %s failed: %s at the provider %s", self._run.task_id, terminal.NOT_KEPT_REASON, provider)
             raise LeaseLost
 
-    async def keep_answer(self, number: int, messages: str, usage: Usage) -> Collection[int]:
+    async def _require_budget(self) -> None:
+        job, limits = self._turn.job, self._turns.budgets
+        if job is not None and limits.limit:
+            why = await self._turns.db.read(limits.over, self._turn.task, job, self.tab.owed.tokens)
+            if why:
+                raise OverBudget(why)
+
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
         await self.pieces.end()
-        self._level, altered = await self._turns.persist(
-            _keep_answer, self._run, number, messages, usage, facts_of(loop.load(messages), self._providers)
-        )
+        facts, owed = facts_of(loop.load(messages), self._providers), self.tab.take()
+        try:
+            self._level, altered = await self._turns.persist(
+                _keep_answer, self._run, self._turn.task, number, messages, facts, owed
+            )
+        except (LeaseLost, Exception):
+            self.tab.owe(owed)  # it was spent all the same
+            raise
         return altered
 
     async def begin_call(self, key: str, name: str) -> None:
@@ -403,10 +454,11 @@ class _Steps:
 
 
 def _keep_answer(
-    tx: Tx, run: Run, number: int, messages: str, usage: Usage, facts: dict[str, Any]
+    tx: Tx, run: Run, task: Task, number: int, messages: str, facts: dict[str, Any], owed: Usage
 ) -> tuple[str, Collection[int]]:
     """The level at which it was kept, and the places of its calls that are not kept as they are."""
-    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, usage, facts)
+    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, facts)
+    expenses.charge(tx, task, owed)
     return level, masked.kept_of(tx, run.task_id or "", number)
 
 
@@ -449,7 +501,6 @@ def _failed(progress: Progress, reason: str, detail: str) -> Outcome:
         reason=reason,
         detail=detail,
         transcript=loop.dump(progress.turn) if progress.turn else None,
-        usage=progress.usage,
     )
 
 

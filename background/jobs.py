@@ -17,6 +17,7 @@ from background.questions import Asked
 from background.sessions import Session
 from background.states import JOB, MOVE_TO, guard, target
 from background.times import rfc3339, rfc3339_or_none
+from background.usage import ADDED, Usage
 
 STATUSES = tuple(JOB)  # what a client may ask for
 QUESTION_CHARS = 300
@@ -40,7 +41,10 @@ class Spec:
 
 @dataclass(frozen=True)
 class Job:
-    """A job with its present attempt's delivery and usage."""
+    """A job with its present attempt's delivery; `requests` and the like are what all its attempts have cost.
+
+    `model_calls` and `calls_of_tools` are its present attempt's alone.
+    """
 
     id: str
     owner: str
@@ -76,6 +80,10 @@ class Job:
     input_tokens: int
     output_tokens: int
     tool_calls: int
+    parent: str | None
+    depth: int
+    model_calls: int
+    calls_of_tools: int
 
     @classmethod
     def of(cls, tx: Tx, row: Row) -> "Job":
@@ -92,6 +100,11 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.completed_at is not None
+
+    @property
+    def usage(self) -> Usage:
+        """What it has cost, over all its attempts."""
+        return Usage(self.requests, self.input_tokens, self.output_tokens, self.tool_calls)
 
     def public(self) -> dict[str, Any]:
         """JOB of the contract, without `prompt` and `report`."""
@@ -119,12 +132,7 @@ class Job:
             "deterministic": False,
             "dismissed": self.dismissed,
             "attempts": self.attempts,
-            "usage": {
-                "requests": self.requests,
-                "input_tokens": self.input_tokens,
-                "output_tokens": self.output_tokens,
-                "tool_calls": self.tool_calls,
-            },
+            "usage": vars(self.usage),
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
@@ -144,8 +152,7 @@ def _delivery_error(tx: Tx, row: Row) -> str | None:
 _SELECT = (
     "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
     "coalesce(d.tries, r.tries, 0) as delivery_tries, d.last_error, r.last_error as post_error, r.key as post_key, d.notified_at, "
-    "coalesce(t.requests, 0) as requests, coalesce(t.input_tokens, 0) as input_tokens, "
-    "coalesce(t.output_tokens, 0) as output_tokens, coalesce(t.tool_calls, 0) as tool_calls from jobs j "
+    "coalesce(t.requests, 0) as model_calls, coalesce(t.tool_calls, 0) as calls_of_tools from jobs j "
     "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
     "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts "
     # Until it is dispatched it is its own post that is tried, and may say why it waits.
@@ -428,6 +435,11 @@ def report_done(tx: Tx, job_id: str, attempt: int) -> None:
 def indexed(tx: Tx, job_id: str, attempt: int) -> None:
     """The attempt's report stands in the knowledge store."""
     tx.x("update jobs set indexed = 1 where id = :id and attempts = :attempt", id=job_id, attempt=attempt)
+
+
+def spend(tx: Tx, job_id: str, usage: Usage) -> None:
+    """Its model calls have cost so much more. For `expenses.py` alone."""
+    tx.x(f"update jobs set {ADDED} where id = :id", id=job_id, **vars(usage))
 
 
 def not_kept(tx: Tx, task_id: str) -> None:

@@ -109,6 +109,11 @@ def current(tx: Tx, task_id: str) -> Asked | None:
     return _asked(tx, row) if row else None
 
 
+def answers_to(tx: Tx, task_id: str) -> int:
+    """How many of its questions are over by now."""
+    return tx.value("select count(*) from questions where task_id = :task and answered_at is not null", task=task_id)
+
+
 def asked_after(tx: Tx, task_id: str, revision: int) -> dict[int, Asked]:
     """The questions of later revisions, by revision."""
     rows = tx.q(

@@ -16,6 +16,7 @@ from background import (
     checkpoints,
     delivery,
     events,
+    expenses,
     jobs,
     journal,
     masked,
@@ -153,6 +154,8 @@ def _erase(
     for task_id in task_ids:  # who watches it, or waits for it, looks and finds it gone
         tx.ring(f"view:{task_id}")
         tx.ring(f"end:{task_id}")
+    expenses.forget(tx, of_tasks, of_jobs)
+    expenses.erase(tx, of_sessions)
     delivery.erase(tx, of_jobs)
     delivery.forget_tasks(tx, of_tasks)
     batches.forget_tasks(tx, of_tasks)

@@ -12,6 +12,7 @@
 --       │                  └─ views, journal   … brought to the read side by the projector
 --       ├──< messages                      the log: what was said, in order
 --       ├──< events                        what the console hears
+--       ├──< expenses                      what model calls have cost: turns', and those of its jobs
 --       ├──< shares ──< share_uses         who else may read it, or speak in it, and who has
 --       └──< jobs >── members ──> batches ──< joins
 --              │                         work that somebody in the session waits for, and how it comes back
@@ -45,6 +46,7 @@ create table sessions (
     unattended integer not null default 0 check (unattended >= 0),  -- turns in a row that Outrider began by itself
     created_at integer not null,
     updated_at integer not null,
+    tree_tokens integer not null default 0,     -- model tokens of its jobs since its user last spoke
     unique (owner, id)
 );
 create index sessions_by_age on sessions (owner, kind, updated_at desc, uid);
@@ -256,6 +258,12 @@ create table jobs (
     created_at integer not null,
     started_at integer,
     completed_at integer,
+    requests integer not null default 0,        -- what it has cost, over all its attempts
+    input_tokens integer not null default 0,
+    output_tokens integer not null default 0,
+    tool_calls integer not null default 0,
+    parent text,                                -- the job that sent it out
+    depth integer not null default 1,           -- levels below the chat
     unique (owner, key),
     check ((completed_at is null) = (status in ('queued', 'running', 'input_required'))),
     check ((canceled_by is null) or (status = 'canceled')),
@@ -268,6 +276,25 @@ create index jobs_queued on jobs (owner) where status = 'queued';
 create index jobs_task on jobs (task_id);
 create index jobs_of_batch on jobs (batch_id);
 create index jobs_ended on jobs (completed_at) where completed_at is not null;
+create index jobs_of_parent on jobs (parent) where parent is not null;
+
+create table expenses (
+    id integer primary key,
+    session text not null references sessions (uid),  -- the chat, also for what its jobs have cost
+    task_id text references tasks (id),         -- none once that is gone
+    part integer not null check (part > 0),     -- a new one begins with each answer that the turn had waited for
+    job_id text,
+    cause text not null check (cause in ('turn', 'briefing', 'job', 'retry')),
+    at integer not null,                        -- when it last asked a model
+    requests integer not null,
+    input_tokens integer not null,
+    output_tokens integer not null,
+    tool_calls integer not null,
+    unique (task_id, part)
+);
+create index expenses_of_session on expenses (session, cause);
+create index expenses_of_job on expenses (job_id) where job_id is not null;
+create index expenses_by_age on expenses (at);
 
 create table deliveries (
     job_id text not null references jobs (id),

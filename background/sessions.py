@@ -136,9 +136,9 @@ def _listed(tx: Tx, row: Row) -> Listed:
 
 
 def heard_from_user(tx: Tx, session: Session, text: str) -> None:
-    """The user has spoken: the count of unattended turns begins anew, and the first words make the title."""
+    """The user has spoken: unattended turns and its jobs' tokens are counted anew, and the first words make the title."""
     tx.x(
-        "update sessions set unattended = 0, updated_at = :now, title = coalesce(title, :title) where uid = :uid",
+        "update sessions set unattended = 0, tree_tokens = 0, updated_at = :now, title = coalesce(title, :title) where uid = :uid",
         uid=session.uid,
         now=tx.now,
         title=_title(tx, session.uid, text),
@@ -170,6 +170,21 @@ def forget_title(tx: Tx, uid: str, said: str) -> None:
 def began_unattended(tx: Tx, uid: str) -> None:
     """Outrider has begun a turn here by itself."""
     tx.x("update sessions set unattended = unattended + 1, updated_at = :now where uid = :uid", uid=uid, now=tx.now)
+
+
+def stands(tx: Tx, uid: str) -> bool:
+    """Whether there is still this session."""
+    return tx.one("select 1 from sessions where uid = :uid", uid=uid) is not None
+
+
+def spent_by_jobs(tx: Tx, uid: str, tokens: int) -> None:
+    """Jobs of this chat have used so many model tokens more."""
+    tx.x("update sessions set tree_tokens = tree_tokens + :tokens where uid = :uid", uid=uid, tokens=tokens)
+
+
+def tree_tokens(tx: Tx, uid: str) -> int:
+    """The model tokens that the jobs of this chat have used since its user last spoke."""
+    return tx.value("select tree_tokens from sessions where uid = :uid", uid=uid) or 0
 
 
 @dataclass(frozen=True)

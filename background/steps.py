@@ -5,7 +5,7 @@ Which facts of a step may be told is the caller's to know.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from background.ceilings import above
 from background.database import Tx
@@ -13,36 +13,17 @@ from background.database import Tx
 ANSWER, RESULT = "model:", "tool:"
 
 
-class Usage(Protocol):
-    """What a turn has cost so far."""
-
-    @property
-    def requests(self) -> int: ...
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-
-
-def note(tx: Tx, task_id: str, name: str, facts: Mapping[str, Any], usage: Usage | None) -> None:
-    """A step was kept as this checkpoint, if its name is a step's. `facts` are JSON; `usage` is the turn's with it."""
+def note(tx: Tx, task_id: str, name: str, facts: Mapping[str, Any]) -> None:
+    """A step was kept as this checkpoint, if its name is a step's. `facts` are JSON."""
     if not name.startswith((ANSWER, RESULT)):
         return
-    cost = _cost(tx, task_id, usage) if usage else {}
     tx.x(
         "insert into steps (task_id, name, at, facts) values (:task, :name, :now, :facts) on conflict do nothing",
         task=task_id,
         name=name,
         now=tx.now,
-        facts=json.dumps({**facts, **cost}),
+        facts=json.dumps(facts),
     )
-
-
-def _cost(tx: Tx, task_id: str, usage: Usage) -> dict[str, int]:
-    """What this step has added to what the turn had cost before."""
-    before = tx.one("select requests, input_tokens, output_tokens from tasks where id = :id", id=task_id)
-    assert before is not None, task_id
-    return {name: getattr(usage, name) - before[name] for name in before.keys()}  # noqa: SIM118 - a row's, not a dict's
 
 
 def of_provider(tx: Tx, provider: str, level: str, limit: int) -> list[str]:

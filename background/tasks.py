@@ -13,16 +13,7 @@ from background.database import Row, Tx
 from background.questions import Asked, Question
 from background.queue import Run
 from background.states import TASK, guard, target
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a turn has cost so far: model calls, tokens, tool calls."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    tool_calls: int = 0
+from background.usage import ADDED, SUMS, Usage
 
 
 @dataclass(frozen=True)
@@ -173,9 +164,7 @@ def fragment(tx: Tx, run: Run, text: str, *, anew: bool = False) -> None:
     journal.fragment(tx, run.task_id or "", row["revision"], text)
 
 
-def checkpoint(
-    tx: Tx, run: Run, name: str, content: str, usage: Usage | None = None, facts: Mapping[str, Any] | None = None
-) -> str:
+def checkpoint(tx: Tx, run: Run, name: str, content: str, facts: Mapping[str, Any] | None = None) -> str:
     """Keep how far the turn has come; the first write of a name wins, and the lease moves on. Raises `LeaseLost`.
 
     `facts` are what may be told of the step, at any level. Returns the task's answer level, at which it was kept.
@@ -186,20 +175,19 @@ def checkpoint(
     checkpoints.keep(tx, run.task_id or "", name, kept)
     if name.startswith(masked.ANSWER) and kept != content:
         masked.mark(tx, run.task_id or "", {name: content})
-    steps.note(tx, run.task_id or "", name, facts or {}, usage)
-    if usage:
-        spent(tx, run.task_id or "", usage)
+    steps.note(tx, run.task_id or "", name, facts or {})
     return level
 
 
-def spent(tx: Tx, task_id: str, usage: Usage) -> None:
-    """The sums so far."""
-    tx.x(
-        "update tasks set requests = :requests, input_tokens = :input_tokens, output_tokens = :output_tokens, "
-        "tool_calls = :tool_calls where id = :id",
-        id=task_id,
-        **vars(usage),
-    )
+def spend(tx: Tx, task_id: str, usage: Usage) -> None:
+    """Its model calls have cost so much more. For `expenses.py` alone."""
+    tx.x(f"update tasks set {ADDED} where id = :id", id=task_id, **vars(usage))
+
+
+def usage_of(tx: Tx, task_id: str) -> Usage:
+    """What a turn has cost so far; of one that is gone, nothing."""
+    row = tx.one(f"select {', '.join(SUMS)} from tasks where id = :id", id=task_id)
+    return Usage(*row) if row else Usage()
 
 
 def scrub(tx: Tx, task_id: str) -> None:
@@ -282,21 +270,18 @@ def end(
     *,
     reason: str | None,
     detail: str | None,
-    usage: Usage | None = None,
     folded_into: str | None = None,
 ) -> Task | None:
     """The guarded statement that ends a task; None if another was first. For `terminal.py` alone."""
-    sums = "".join(f", {name} = :{name}" for name in vars(usage)) if usage else ""
     row = tx.one(
         "update tasks set state = :state, reason = :reason, detail = :detail, folded_into = :into, ended_at = :now, "
-        f"revision = revision + 1{sums} where id = :id and state in {guard(TASK, move)} {_RETURNING}",
+        f"revision = revision + 1 where id = :id and state in {guard(TASK, move)} {_RETURNING}",
         id=task_id,
         state=target(TASK, move),
         reason=reason,
         detail=None if detail is None else tx.seal("tasks.detail", task_id, detail),
         into=folded_into,
         now=tx.now,
-        **(vars(usage) if usage else {}),
     )
     if row is None:
         return None

@@ -28,7 +28,7 @@ from background.jobs import Job, JobEnd
 from background.questions import Question
 from background.queue import Run
 from background.states import MOVE_TO, TASK_ENDS
-from background.tasks import Hangs, Task, Usage
+from background.tasks import Hangs, Task
 
 NOT_KEPT_REASON = "RESULT_NOT_KEPT"
 NOT_KEPT = "The privacy settings keep no result of this: the answer level sank while it ran."
@@ -53,7 +53,6 @@ class Outcome:
     excerpt: str = ""
     shorten: Callable[[str], str] | None = None
     transcript: str | None = None
-    usage: Usage | None = None
     canceled_by: str | None = None
     written: bool = True
     going_on: str = ""  # what the cancel does not reach, in words
@@ -125,7 +124,7 @@ def fold(tx: Tx, waiting: Task, into: Task) -> bool:
     return True
 
 
-def park(tx: Tx, run: Run, question: Question, *, usage: Usage | None = None, deadline: int | None = None) -> bool:
+def park(tx: Tx, run: Run, question: Question, *, deadline: int | None = None) -> bool:
     """Set a run's task aside until its question is answered. False if the attempt is over.
 
     The run keeps its place in its session's lane, so whatever else comes for the session waits behind it.
@@ -135,8 +134,6 @@ def park(tx: Tx, run: Run, question: Question, *, usage: Usage | None = None, de
     parked = tasks.park(tx, run, question, deadline)
     assert parked is not None, run.task_id  # a task ends by its run alone, and that was still this attempt's
     task, asked = parked
-    if usage:
-        tasks.spent(tx, task.id, usage)
     told = questions.message(task.id, asked)
     said = "\n\n".join(filter(None, (asked.text, asked.detail)))  # also when it is over, the log says what was asked
     sessions.log(tx, task.session, "agent", said, task_id=task.id, content=told)
@@ -202,9 +199,7 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
     outcome = kept(outcome, hangs.ceiling, tx.redact)
     if not ceilings.can_keep(hangs.ceiling):
         scrubbing.lower(tx, tasks.by_id(tx, task_id), hangs.ceiling)
-    task = tasks.end(
-        tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail, usage=outcome.usage
-    )
+    task = tasks.end(tx, task_id, MOVE_TO[outcome.state], reason=outcome.reason, detail=outcome.detail)
     if task is None:
         return False
     if outcome.written:
@@ -228,7 +223,7 @@ def kept(outcome: Outcome, level: str, redact: ceilings.Redact) -> Outcome:
     if level == "full":
         return outcome
     if not ceilings.can_keep(level):
-        bare = Outcome(outcome.state, usage=outcome.usage, canceled_by=outcome.canceled_by, detail=outcome.detail)
+        bare = Outcome(outcome.state, canceled_by=outcome.canceled_by, detail=outcome.detail)
         if outcome.state == "canceled":
             return bare
         return replace(bare, state="failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, jobs, questions, results, sessions, steering, tasks, terminal
+from background import acceptance, expenses, jobs, questions, results, sessions, steering, tasks, terminal
 from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault, not_found
@@ -20,6 +20,7 @@ from background.states import INTERRUPTED
 from background.steering import Course
 from background.text import clip
 from background.times import rfc3339
+from background.usage import Usage
 from web import admission, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
@@ -66,7 +67,15 @@ async def get_session(call: Call) -> Json:
 
 
 def _session(tx: Tx, owner: str, given: str) -> Json:
-    return session_json(_titled(tx, sessions.with_running(tx, sessions.get(tx, owner, given))))
+    found = sessions.get(tx, owner, given)
+    return session_json(_titled(tx, sessions.with_running(tx, found))) | {"usage": _usage(tx, found.uid)}
+
+
+def _usage(tx: Tx, uid: str) -> Json:
+    """What the session and its jobs have cost, in all and by cause; and what its jobs have, since its user last spoke."""
+    causes = expenses.of_session(tx, uid)
+    by_cause = {cause: vars(usage) for cause, usage in causes.items()}
+    return {**vars(sum(causes.values(), Usage())), "causes": by_cause, "tree_tokens": sessions.tree_tokens(tx, uid)}
 
 
 def _page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> list[Listed]:

@@ -31,12 +31,13 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from agent import plugins, sdk
+from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
 from agent.models import Model, ModelNotReady, UnknownModel, build_model, install_command
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
 from agent.profiles import CHAT
-from agent.providers import levels_by_provider
+from agent.providers import announced, levels_by_provider
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
@@ -94,10 +95,10 @@ class Outrider:
 
     def __init__(self, settings: Settings, model: Model, now: Clock, *, serves: bool, works: bool) -> None:
         self.settings = settings
-        self._model, self._now = model, now
+        self._model, self._now = announced(model), now
         self._plugins = plugins.load()
         self._offers = _offers(settings, self._plugins)
-        self._models = [model, *(offer.model for offer in self._offers.values() if offer.model)]
+        self._models = [self._model, *(offer.model for offer in self._offers.values() if offer.model)]
         self._serves, self._works = serves, works
         self.house: House
         self.app: ASGIApp
@@ -218,6 +219,7 @@ class Outrider:
             bounds=Bounds(settings.job_timeout_s, settings.turn_timeout_s, settings.stall_s, settings.max_jobs),
             say=saying(self.house.deltas),
             levels=levels_by_provider(settings.providers),
+            budgets=Budgets(settings.job_tokens, settings.tree_tokens),
         )
 
     def _pools(self) -> dict[str, int]:

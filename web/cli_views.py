@@ -170,12 +170,17 @@ def job_page(job: dict[str, Any]) -> str:
         "started": when(job.get("started_at")),
         "ended": when(job.get("completed_at")),
         **_delivery(job),
-        "usage": ", ".join(f"{line(name).replace('_', ' ')} {line(count)}" for name, count in usage.items()),
+        "usage": usage_line(usage),
         "report": _report(job),
     }
     head = "\n".join(f"{name + ':':<13}{value}" for name, value in facts.items() if value)
     texts = {"prompt": job.get("prompt"), "excerpt": job.get("excerpt")}
     return "\n\n".join([head, *(f"{name}:\n{clean(text).strip()}" for name, text in texts.items() if text)])
+
+
+def usage_line(usage: dict[str, Any]) -> str:
+    """What model calls have cost."""
+    return ", ".join(f"{line(name).replace('_', ' ')} {line(count)}" for name, count in usage.items())
 
 
 def _delivery(job: dict[str, Any]) -> dict[str, str]:
@@ -229,6 +234,8 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"queue {kind['kind']}", counts + oldest
     untold = status["undelivered"]
     yield "not told yet", f"{untold['count']} jobs" + (f" since {when(untold['oldest_at'])}" if untold["count"] else "")
+    if spent := status.get("usage_of_a_day"):
+        yield "spent within a day", usage_line(spent)
     for name, store in status["stores"].items():
         yield f"store {name}", _store(store)
     for problem in status["problems"]:

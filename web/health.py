@@ -10,14 +10,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, delivery, queue, worker
+from background import acceptance, delivery, expenses, queue, worker
 from background.database import Tx
 from background.errors import Fault, StorageUnavailable
+from background.limits import SECOND
 from background.times import rfc3339, rfc3339_or_none
 from knowledge.backend import StoreFailed
 from web import metrics as figures
 from web.door import Call, door
 from web.house import House
+
+DAY = 24 * 3600 * SECOND
 
 
 def _snapshot(tx: Tx) -> dict[str, Any]:
@@ -26,6 +29,7 @@ def _snapshot(tx: Tx) -> dict[str, Any]:
         "workers": worker.live(tx),
         "queue": queue.depth(tx),
         "undelivered": delivery.undelivered(tx),
+        "spent": expenses.since(tx, tx.now - DAY),
     }
 
 
@@ -59,6 +63,7 @@ async def status(call: Call) -> dict[str, Any]:
             "count": seen["undelivered"]["count"],
             "oldest_at": rfc3339_or_none(seen["undelivered"]["oldest_at"]),
         },
+        "usage_of_a_day": vars(seen["spent"]),
         "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},
         "settings": house.settings.model_dump(mode="json"),
         "problems": [*found, *house.flaws, *filter(None, [house.waits.warning])],

@@ -139,6 +139,7 @@ def signing_keys(value: SecretStr | None) -> SecretStr | None:
 
 Count = Annotated[int, BeforeValidator(no_bool)]
 Port = Annotated[int, Ge(1), Le(65_535), BeforeValidator(no_bool)]
+Tokens = Annotated[int, Ge(1), Le(1_000_000_000_000), BeforeValidator(no_bool)]
 Seconds = Annotated[float, BeforeValidator(no_bool)]
 Switch = Annotated[bool, Field(strict=True), BeforeValidator(switch)]
 Name = Annotated[str, AfterValidator(named)]

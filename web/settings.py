@@ -40,6 +40,7 @@ from web.setting_values import (
     Port,
     Seconds,
     Switch,
+    Tokens,
     as_text,
     authority,
     database_file,
@@ -59,8 +60,6 @@ PREFIX = "OUTRIDER_"
 FILE = "outrider.toml"
 DEFAULT_DATA = "~/.local/share/outrider"
 DEFAULT_ADDRESS = "http://127.0.0.1:8420"
-# Named in the documentation of a later version; somebody who sets one must not believe that it guards anything yet.
-NOT_YET = frozenset({"job_tokens", "tree_tokens"})
 # Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
 # Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
@@ -135,6 +134,18 @@ class Settings(BaseModel):
         24_000, 500, 1_000_000, "Most characters of all notifications of one turn; excerpts shrink to fit."
     )
     max_queued_jobs: Count = _bounded(512, 1, 100_000, "Jobs of one user waiting; a fan-out is taken whole or refused.")
+    job_tokens: Annotated[Tokens | None, BeforeValidator(unset_if_empty)] = _told(
+        None,
+        "a whole number from 1 to 1,000,000,000,000",
+        "Most model tokens of a job, for each of its attempts; looked at before each model call.",
+        shown="empty: no limit",
+    )
+    tree_tokens: Annotated[Tokens | None, BeforeValidator(unset_if_empty)] = _told(
+        None,
+        "a whole number from 1 to 1,000,000,000,000",
+        "Most model tokens of all jobs of a session, those of jobs too, until its user speaks again.",
+        shown="empty: no limit",
+    )
     max_unattended_turns: Count = _bounded(
         8, 0, 1000, "Turns in a row that Outrider may start in a session before its user speaks again."
     )
@@ -367,8 +378,6 @@ def _known(name: str, source: str, names: Iterable[str]) -> None:
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
-    if name.removeprefix(PREFIX).lower() in NOT_YET:
-        return ""
     near = {_stem(known): known for known in names}
     close = [near[stem] for stem in difflib.get_close_matches(_stem(name), near, n=1, cutoff=0.85)]
     return f"; did you mean {close[0]}?" if close else "; the settings are listed by `outrider serve --help`"

@@ -14,7 +14,6 @@ from background.errors import Fault
 from background.limits import MINUTE, SECOND
 from background.questions import Question
 from background.states import A2A
-from background.tasks import Usage
 from tests.background.asking import (
     FITTING,
     FORM,
@@ -139,16 +138,14 @@ async def test_a_parked_job_shows_its_question_and_goes_on_when_that_is_answered
 
 
 @story
-async def test_what_the_turn_has_cost_so_far_is_kept_and_waiting_costs_nothing(db: Database, clock: Clock) -> None:
+async def test_the_time_that_a_turn_waits_is_not_its_run_time(db: Database, clock: Clock) -> None:
     turn = await running(db)
     clock.advance(5)
-    assert await db.write(terminal.park, turn.run, question(), usage=Usage(1, 20, 30, 2))
+    assert await db.write(terminal.park, turn.run, question())
     clock.advance(3600)
     await answered(db, turn)
     (run,) = await claim(db)
     assert run.spent == 5 * SECOND
-    counted = "select requests, input_tokens, output_tokens, tool_calls from tasks"
-    assert tuple((await rows(db, counted))[0].values()) == (1, 20, 30, 2)
 
 
 @story

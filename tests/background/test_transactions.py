@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from background import acceptance, batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
+from background import acceptance, batches, delivery, expenses, jobs, journal, queue, sessions, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import StorageUnavailable
 from background.limits import MINUTE
 from background.queue import Run
-from background.tasks import Usage
+from background.usage import Usage
 from tests.background.asking import answered, parked, question
 from tests.background.factories import (
     OWNER,
@@ -102,7 +102,12 @@ async def _begin_a_job(db: Database, clock: Clock) -> Move:
 async def _checkpoint(db: Database, clock: Clock) -> Move:
     turn = await running(db)
     clock.advance(1)
-    return lambda tx: tasks.checkpoint(tx, turn.run, "model:1", "[]", Usage(1, 2, 3, 4))
+    return lambda tx: tasks.checkpoint(tx, turn.run, "model:1", "[]")
+
+
+async def _charge_a_job(db: Database, clock: Clock) -> Move:
+    out = await running_job(db)
+    return lambda tx: expenses.charge(tx, out.turn.task, Usage(1, 2, 3, 4))
 
 
 async def _spawn(db: Database, clock: Clock) -> Move:
@@ -114,7 +119,7 @@ async def _spawn(db: Database, clock: Clock) -> Move:
 
 async def _settle_a_turn_that_tells_and_has_sent_out(db: Database, clock: Clock) -> Move:
     turn = await _turn_with_everything(db)
-    return lambda tx: terminal.settle(tx, turn, outcome("completed", usage=Usage(1, 2, 3, 4)))
+    return lambda tx: terminal.settle(tx, turn, outcome("completed"))
 
 
 async def _settle_one_that_failed(db: Database, clock: Clock) -> Move:
@@ -228,7 +233,7 @@ async def _release(db: Database, clock: Clock) -> Move:
 async def _park(db: Database, clock: Clock) -> Move:
     turn = await running(db)
     deadline = clock() + MINUTE
-    return lambda tx: terminal.park(tx, turn.run, question("form"), usage=Usage(1, 2, 3, 4), deadline=deadline)
+    return lambda tx: terminal.park(tx, turn.run, question("form"), deadline=deadline)
 
 
 async def _park_a_job(db: Database, clock: Clock) -> Move:
@@ -296,6 +301,7 @@ TRANSACTIONS: list[Callable[[Database, Clock], Awaitable[Move]]] = [
     _begin,
     _begin_a_job,
     _checkpoint,
+    _charge_a_job,
     _spawn,
     _settle_a_turn_that_tells_and_has_sent_out,
     _settle_one_that_failed,

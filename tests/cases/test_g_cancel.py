@@ -247,13 +247,11 @@ def test_S60_a_worker_whose_attempt_is_over_can_write_nothing_any_more(
     seen, log = outrider.job(sent), outrider.messages("s60")
     assert seen["report"] == "The second." and seen["task_id"] != first_task and len(attempts) == 2
 
-    late = Outcome(
-        "completed", [{"artifactId": "late", "parts": [{"text": "The first."}]}], usage=tasks.Usage(9, 9, 9, 9)
-    )
+    late = Outcome("completed", [{"artifactId": "late", "parts": [{"text": "The first."}]}])
     for run in attempts:
         assert outrider.write(terminal.settle, run, late) is False
         with pytest.raises(LeaseLost):
-            outrider.write(tasks.checkpoint, run, "model:9", "[]", tasks.Usage(9, 9, 9, 9))
+            outrider.write(tasks.checkpoint, run, "model:9", "[]")
     when_quiet(outrider, "s60")
     assert outrider.job(sent) == seen and outrider.messages("s60") == log
     assert answer_of(outrider.task(first_task)) == ""

@@ -47,6 +47,8 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "host": ("127.0.0.1", "0.0.0.0", "0.0.0.0", "example.com"),
     "grpc_port": (None, "50051", 50_051, "65536"),
+    "job_tokens": (None, "1", 1, "0"),
+    "tree_tokens": (None, "1000000000000", 1_000_000_000_000, "1000000000001"),
     "model": ("offline", "openai:gpt-5-mini", "openai:gpt-5-mini", " "),
     "fallback_models": ((), "a:b, c:d", ("a:b", "c:d"), "a\x07"),
     "database_url": (None, "sqlite:////tmp/x.db", "sqlite:////tmp/x.db", "postgresql://u:secret@h/db"),
@@ -134,6 +136,8 @@ def test_the_later_source_wins(load_from: Load, key: str) -> None:
         "seal_key": [base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)],
         "max_depth": ["0", "1", "0"],
         "grpc_port": ["50051", "50052", "50053"],
+        "job_tokens": ["5000", "6000", "7000"],
+        "tree_tokens": ["5000", "6000", "7000"],
     }
     number = BOUNDS.get(key, (0, 0, 0, 0))[1] or 1
     numbers = [f"{number + step:g}" for step in (1, 2, 3)]
@@ -182,12 +186,6 @@ def test_an_unknown_setting_is_a_typo_and_stops_the_start(
 ) -> None:
     text = refusal(load_from, **sources)
     assert text.startswith(name) and hint in text
-
-
-@pytest.mark.parametrize("key", ["job_tokens", "tree_tokens"])
-def test_a_setting_of_a_later_version_is_refused_as_not_there_yet(load_from: Load, key: str) -> None:
-    for text in (refusal(load_from, env={f"OUTRIDER_{key.upper()}": "1"}), refusal(load_from, toml=f"{key} = 1")):
-        assert text.endswith("this version has no such setting")
 
 
 def test_another_programs_variables_and_the_clients_are_left_alone(load_from: Load) -> None:

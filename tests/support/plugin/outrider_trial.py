@@ -18,7 +18,8 @@ The handler `trial` does what the message's text says, one command after another
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
 `boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
-everything), `redactor` (masks "hush"), `breaks` (the plugin is broken). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
+everything), `redactor` (masks "hush"), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
+out, by tools and by the sdk: `send(session, prompt)`). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
 `parker` has them too, and parks.
 """
@@ -33,6 +34,7 @@ from typing import Any
 
 from agent import sdk
 from agent.subagents import SubagentType
+from background.errors import Fault
 
 SECRET = "secret keys at https://errors.example.org"
 AGE = {"type": "integer", "minimum": 18, "title": "Your age"}
@@ -196,6 +198,14 @@ def linger(door: str) -> str:
     return f"through {door}"
 
 
+async def send(session: str, prompt: str) -> str:
+    """Sends a job out by the sdk."""
+    try:
+        return f"sent {await sdk.spawn_background(session=session, prompt=prompt, description=prompt.upper())}"
+    except Fault as fault:
+        return f"{fault.reason}: {fault.message} {json.dumps(fault.details)}"
+
+
 async def guard(text: str, profile: str, task: str) -> bool | str:
     if "explode" in text:
         raise RuntimeError(text)
@@ -235,3 +245,16 @@ def register(outrider: Any) -> None:
         outrider.output_guard(guard_no)
     if "redactor" in more:
         outrider.redactor(redact)
+    if "sender" in more:
+        outrider.tool(send)
+        tools = (
+            "task",
+            "task_batch",
+            "background_status",
+            "stop_task",
+            "open_report",
+            "memory_recall",
+            "send",
+            "dwell",
+        )
+        outrider.subagent(SubagentType(name="sender", description="Sends out.", prompt="Send out.", tools=tools))
