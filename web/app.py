@@ -57,8 +57,8 @@ from web import (
     a2a,
     a2a_rest,
     api,
-    api_lifecycle,
     api_deliveries,
+    api_lifecycle,
     api_logins,
     api_shares,
     api_story,
@@ -155,8 +155,8 @@ class Outrider:
 
     def _stack(self) -> ASGIApp:
         inner = Starlette(routes=routes(self.house), exception_handlers={404: _not_found, 405: _not_found})
-        return Access(inner, self.settings, self.house.callers)
         inner.router.redirect_slashes = False  # to an address of this machine's, which a proxy's client may not reach
+        return Access(inner, self.settings, self.house.callers)
 
     def _handlers(self) -> dict[str, Handler]:
         house, settings = self.house, self.settings
@@ -285,9 +285,9 @@ def routes(house: House) -> list[BaseRoute]:
         *a2a.routes(house, VERSION),
         *a2a_rest.routes(house),
         *api.routes(house),
+        *api_deliveries.routes(house),
         *api_lifecycle.routes(house),
         *api_logins.routes(house),
-        *api_deliveries.routes(house),
         *api_shares.routes(house),
         *api_story.routes(house),
         *api_webhooks.routes(house),
