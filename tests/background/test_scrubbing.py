@@ -1,12 +1,25 @@
 """A task's level is lowered: every copy of the inventory is brought down in that very commit, whatever state it is in."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.tightening import AT_ONCE, bring_down
-from background import checkpoints, jobs, questions, queue, results, scrubbing, sessions, tasks, terminal
+from background import (
+    checkpoints,
+    jobs,
+    masked,
+    questions,
+    queue,
+    results,
+    retention,
+    scrubbing,
+    sessions,
+    tasks,
+    terminal,
+)
 from background.ceilings import LEVELS
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
@@ -23,6 +36,7 @@ from tests.background.factories import (
     chat,
     dispatched,
     ended,
+    ended_job,
     message,
     outcome,
     running,
@@ -136,6 +150,23 @@ async def test_what_is_kept_from_then_on_is_masked_as_it_is_written(db: Database
     assert await db.write(tasks.checkpoint, turn.run, "model:1", f'[{{"text": "{SAID}", "n": 1}}]') == "redacted"
     await db.write(queue.release, turn.run, due_at=None)
     assert (await db.read(checkpoints.of_task, turn.task.id))["model:1"] == '[{"text": "write to ***", "n": 1}]'
+
+
+@story
+async def test_a_call_out_of_which_an_erased_report_is_taken_is_marked_and_the_one_beside_it_is_not(
+    db: Database,
+) -> None:
+    """What is left of it must not be made as the model's own, when the turn begins anew."""
+    job = await ended_job(db, text="The report.")
+    turn = await running(db)
+    said = [("c-1", "tell The report. to all"), ("c-2", "tell nothing")]
+    calls = [{"part_kind": "tool-call", "tool_name": "tell", "tool_call_id": id, "args": {"t": t}} for id, t in said]
+    await db.write(tasks.checkpoint, turn.run, "model:1", json.dumps([{"kind": "response", "parts": calls}]))
+    assert await db.read(masked.kept_of, turn.task.id, 1) == frozenset()
+    await db.write(retention.erase_report, OWNER, job.id, lambda text: text.replace("The report.", "(gone)"))
+    assert await db.read(masked.kept_of, turn.task.id, 1) == {0}
+    kept = (await db.read(checkpoints.of_task, turn.task.id))["model:1"]
+    assert "tell (gone) to all" in kept and "The report." not in kept
 
 
 @pytest.mark.parametrize("level", ["redacted", "metadata"])
