@@ -7,6 +7,7 @@ of its own.
 import logging
 from dataclasses import dataclass
 
+from agent import tracing
 from background import batches, jobs, queue, results, tallies, tasks
 from background.database import Database, Tx
 from background.errors import TryAgain
@@ -34,7 +35,8 @@ class Reports:
         """Index an ended attempt's report, and then let it be told."""
         job_id, attempt = run.params["job"], run.params["attempt"]
         try:
-            level = await self.put(job_id, attempt)
+            with tracing.of_jobs("report", [job_id], attempt=attempt):
+                level = await self.put(job_id, attempt)
         except StoreFailed as error:
             await self.db.write(tallies.add, "index_failures")
             if run.tries < TRIES:
@@ -48,7 +50,8 @@ class Reports:
         """Index a report whose delivery did not wait for it."""
         job_id, attempt = run.params["job"], run.params["attempt"]
         try:
-            level = await self.put(job_id, attempt)
+            with tracing.of_jobs("index", [job_id], attempt=attempt):
+                level = await self.put(job_id, attempt)
         except StoreFailed as error:
             await self.db.write(tallies.add, "index_failures")
             raise TryAgain(backoff(run.tries), str(error)) from error

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from agent import tracing
 from background import acceptance, batches, delivery, jobs, queue, sessions, tallies, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
@@ -55,10 +56,13 @@ class Posts:
         if job is None or job.ended or job.attempts != attempt:
             await self.db.write(queue.finish, run)
             return
+        if attempt == 1 and run.attempt == 1:
+            tracing.moment("spawn", job.id, job.created_at, batch_id=job.batch_id, subagent_type=job.subagent_type)
         try:
-            task_id = await self._post(
-                job.owner, f"{sessions.BACKGROUND}{job.id}", "background", job.id, f"{job.id}.{attempt}", job.prompt
-            )
+            with tracing.of_jobs("dispatch", [job.id], attempt=attempt):
+                task_id = await self._post(
+                    job.owner, f"{sessions.BACKGROUND}{job.id}", "background", job.id, f"{job.id}.{attempt}", job.prompt
+                )
         except Refused as error:
             await self.db.write(_fail_dispatch, run, job.id, str(error))
         except TryAgain as error:
@@ -76,9 +80,10 @@ class Posts:
         if plan is None:
             return
         try:
-            task_id = await self._post(
-                plan.session.owner, plan.session.id, "background-resume", plan.trigger, plan.message_id, plan.text
-            )
+            with tracing.of_jobs("nudge", plan.job_ids):
+                task_id = await self._post(
+                    plan.session.owner, plan.session.id, "background-resume", plan.trigger, plan.message_id, plan.text
+                )
         except (Refused, TryAgain) as error:
             await self.db.write(delivery.held_up, plan.job_ids, str(error), tried=True)
             raise TryAgain(backoff(run.tries), str(error)) from error

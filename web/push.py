@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from agent import tracing
 from background import journal, queue, webhooks
 from background.database import Database, Tx
 from background.errors import TryAgain
@@ -42,10 +43,11 @@ class Push:
         if found is None:
             await self.db.write(queue.finish, run, "canceled")
             return
-        webhook, event = found
+        webhook, event, job_id = found
         body = await asyncio.to_thread(push_body.body, event)
         try:
-            await self.courier.post(webhook, body, call.delivery, run.attempt)
+            with tracing.of_jobs("webhook", [job_id] if job_id else [], task_id=call.task, attempt=run.attempt):
+                await self.courier.post(webhook, body, call.delivery, run.attempt)
         except Undelivered as undelivered:
             if run.tries >= TRIES:
                 await self._give_up(run, call, str(undelivered))
@@ -63,12 +65,13 @@ def pause(tries: int) -> float:
     return FIRST_PAUSE_S * 2 ** (tries - 1) * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-def _find(tx: Tx, call: Call) -> tuple[Webhook, dict[str, Any]] | None:
-    """The webhook, and the StreamResponse that it is to get; None where either is gone."""
+def _find(tx: Tx, call: Call) -> tuple[Webhook, dict[str, Any], str | None] | None:
+    """The webhook, the StreamResponse that it is to get, and the job that it is of; None where either is gone."""
     webhook = webhooks.find(tx, call.task, call.webhook)
     view = webhook and journal.view(tx, webhook.owner, call.task, content=False)
     if webhook is None or view is None:
         return None
     events = journal.after(tx, call.task, call.revision - 1, call.revision)
     entry = next((event for event in events if event.number == call.number), None)
-    return None if entry is None else (webhook, a2a_views.event(view, entry))
+    job_id = view.cause if view.origin == "background" else None
+    return None if entry is None else (webhook, a2a_views.event(view, entry), job_id)

@@ -26,6 +26,7 @@ FOREIGN = {
     "apsw": "knowledge/",
     "pydantic_ai": "agent/",
     "pydantic_graph": "agent/",
+    "opentelemetry": "agent/tracing.py",
     "starlette": "web/",
     "uvicorn": "web/",
     "typer": "web/",
