@@ -1,5 +1,5 @@
-# Outrider in a container: not root, one volume for its data. docs/operations.md says how to reach it, and what does not
-# work yet.
+# Outrider in a container: not root, one volume for its data. docs/operations.md says how to reach it, and how its first
+# token is made.
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
@@ -7,6 +7,8 @@ COPY agent agent
 COPY background background
 COPY knowledge knowledge
 COPY web web
+# Its own pages, which it takes in at the first start: web/docs leads here.
+COPY docs docs
 # EXTRAS names the model providers to install, e.g. --build-arg EXTRAS=openai,anthropic
 ARG EXTRAS=openai
 RUN python -m venv /opt/outrider && /opt/outrider/bin/pip install --no-cache-dir ".[${EXTRAS}]"

@@ -55,6 +55,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return set(archive.namelist())
 
 
+def test_the_container_is_made_of_all_that_is_in_the_wheel() -> None:
+    """What a link of the source leads to must be there when the wheel is built, or it is left out without a word."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = {
+        name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]
+    }
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "docs", *ROOMS}
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps_the_rule(ours: house.House, rule: Callable[[house.House], list[str]]) -> None:
     assert rule(ours) == []
