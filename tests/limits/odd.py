@@ -137,7 +137,7 @@ def _spoilt(draw: st.DrawFn, value: Any) -> Any:
     """The value with another one somewhere in it, or one less, or one more."""
     if not isinstance(value, dict | list) or not value or draw(st.integers(0, 5)) == 0:
         return draw(ODD | DEEP)
-    inside = value if isinstance(value, dict) else dict(enumerate(value))
+    inside: dict[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))
     key = draw(st.sampled_from(sorted(inside, key=str)))
     what = draw(st.integers(0, 9))
     if what == 0:
