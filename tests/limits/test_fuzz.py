@@ -17,7 +17,7 @@ from tests.support.server import Server
 from web.a2a_errors import KINDS
 from web.a2a_rest import ROADS, Road
 
-FEW, MANY = 120, 6000
+FEW, MANY = 120, 2000
 CODES = {kind.code for kind in KINDS.values()}
 V1 = {"A2A-Version": "1.0"}
 

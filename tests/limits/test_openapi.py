@@ -120,4 +120,4 @@ def test_f180_what_is_made_of_the_document_is_answered_without_a_5xx(
 def test_f180_much_that_is_made_of_the_document_is_answered_without_a_5xx(
     server: Server, called: tuple[str, str], job: str
 ) -> None:
-    tried(server, called, job, 400)
+    tried(server, called, job, 60)
