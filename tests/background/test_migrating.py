@@ -136,10 +136,10 @@ def test_a_session_that_has_no_title_still_gets_one_from_its_first_words(upgrade
 def test_tasks_are_what_they_were(upgraded: Upgraded) -> None:
     async def story(db: Database) -> None:
         assert await db.read(tasks.ends, ["done", "broken", "work", "wait"]) == {
-            "done": End("completed", None, None),
-            "broken": End("failed", "MODEL_FAILED", f"{SAID} broke it"),
-            "work": End("working", None, None),
-            "wait": End("submitted", None, None),
+            "done": End("completed", None, None, AT + 9),
+            "broken": End("failed", "MODEL_FAILED", f"{SAID} broke it", AT + 9),
+            "work": End("working", None, None, None),
+            "wait": End("submitted", None, None, None),
         }
         done, broken = await db.read(results.read, "done"), await db.read(results.read, "broken")
         assert done == results.Result(ARTIFACTS)
