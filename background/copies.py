@@ -9,8 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from background import sealing
-from background.database import BUSY_TIMEOUT_MS, MIGRATIONS
+from background.connections import BUSY_TIMEOUT_MS
 from background.errors import StorageUnavailable, UnusableDatabase
+from background.migrating import MIGRATIONS
 from background.sealing import Vault
 
 NEWEST = max(int(file.name.split("_")[0]) for file in MIGRATIONS.glob("[0-9]*.sql"))  # the schema of this version

@@ -3,20 +3,16 @@
 `write` runs a whole function on the writer's thread; functions that wait there at the same moment share one commit,
 each in its own savepoint, and each caller is answered after the commit that holds its change. `write_along` lets a
 function wait for a commit of others that gives it something to do, and share that. Reads that are asked for
-at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`, begins, commits, and opens (but
-for `copies.py`, which reads a file whole); it knows no table but `migrations`.
+at the same moment share a reader and a snapshot. This module alone knows `aiosqlite`; it knows no table.
 """
 
 import asyncio
-import fcntl
 import itertools
-import os
-import re
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,8 +20,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import aiosqlite
 
-from background import sealing
-from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabase
+from background import connections, migrating
+from background.errors import StorageUnavailable
 from background.limits import Limits
 from background.redaction import redact as redact_text
 from background.sealing import Vault
@@ -38,17 +34,10 @@ Clock = Callable[[], int]
 
 READERS = 3
 DEFAULT_LIMITS = Limits()
-BUSY_TIMEOUT_MS = 5000
 SHRINK_TIMEOUT_MS = 200
 PAGES_GIVEN_BACK = 1024  # of 4 KiB, at a time
 FOREIGN_POLL_S = 0.1
 GROUP = 64  # functions that share a commit, or a snapshot, at most
-MIGRATIONS = Path(__file__).parent / "migrations"
-SEALED_SINCE = 2  # the migration that brought sealing
-PLAIN_LEFT = 1  # the file's user_version while its free pages may hold what was written before
-INCREMENTAL = 2  # what `pragma auto_vacuum` calls it
-KEY_FILE = "seal.keys"
-UNFINISHED = "restore.unfinished"  # lies beside a registry while a backup takes its place
 
 
 def wall_clock() -> int:
@@ -158,10 +147,6 @@ class _Call:
             self.future.set_exception(_told(self.error))
 
 
-class _Held(sqlite3.OperationalError):
-    """Another process has been writing for longer than the busy timeout; nothing has begun."""
-
-
 class _Connection(aiosqlite.Connection):
     """aiosqlite's connection, with one method more: run a whole function on its thread."""
 
@@ -202,7 +187,7 @@ class Database:
 
     async def open(self) -> "Database":
         """Open and migrate. Raises `UnusableDatabase`: damaged, of a later version, or sealed with a key that is not there."""
-        vault = await asyncio.to_thread(_prepare, self.path, self._vault, self.now())
+        vault = await asyncio.to_thread(migrating.prepare, self.path, self._vault, self.now())
         self._means = Means(self.limits, vault, self._redact)
         try:
             self._writer = await _connect(self.path)
@@ -315,7 +300,7 @@ class Database:
         """All over one snapshot; where one of them cost all of them theirs, each by itself."""
         now = self.now()
         try:
-            with _transaction(connection, "begin"):
+            with connections.transaction(connection, "begin"):
                 for call in calls:
                     call.run(Tx(connection, now, self._means))
         except BaseException as error:  # noqa: BLE001 - handed to the caller
@@ -341,7 +326,9 @@ class Database:
                 while left:
                     self._alone(connection, left[0])
                     rung |= left.popleft().topics
-        except _Held as held:  # for all who wait: else each would find it so itself, one timeout after the other
+        except (
+            connections.Held
+        ) as held:  # for all who wait: else each would find it so itself, one timeout after the other
             behind = self._waiting(len(self._calls))
             calls += behind
             for call in (*left, *behind):
@@ -370,7 +357,7 @@ class Database:
         if len(calls) == 1 and not self._along:
             return False
         try:
-            with _transaction(connection, "begin immediate"):
+            with connections.transaction(connection, "begin immediate"):
                 now = self.now()  # once the file is ours: what another process has written is not later than this
                 for place, call in enumerate(calls, 1):  # it grows on the way
                     connection.execute("savepoint call")
@@ -381,7 +368,7 @@ class Database:
                     rung |= call.topics
                     if place == len(calls):
                         calls += self._going_along(rung)
-        except _Held:
+        except connections.Held:
             raise
         except sqlite3.Error:
             rung.clear()
@@ -399,13 +386,13 @@ class Database:
         return [call]
 
     def _alone(self, connection: sqlite3.Connection, call: _Call) -> None:
-        """A commit of its own. Raises `_Held`, like `_together`: that is not its own trouble."""
+        """A commit of its own. Raises `connections.Held`, like `_together`: that is not its own trouble."""
         try:
-            with _transaction(connection, "begin immediate"):
+            with connections.transaction(connection, "begin immediate"):
                 call.run(Tx(connection, self.now(), self._means))
                 if call.error is not None:
                     raise call.error
-        except _Held:
+        except connections.Held:
             raise
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             call.fail(error)
@@ -464,7 +451,7 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     try:
         busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     finally:
-        connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute(f"pragma busy_timeout={connections.BUSY_TIMEOUT_MS}")
     return not busy
 
 
@@ -472,146 +459,7 @@ def _data_version(connection: sqlite3.Connection) -> int:
     return connection.execute("pragma data_version").fetchone()[0]
 
 
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    try:
-        connection.execute(begin)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            raise _Held(str(error)) from error
-        raise
-    try:
-        yield
-        connection.execute("commit")  # fails where the transaction is gone: what was in it is not kept
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
-
-
 async def _connect(path: Path, *pragmas: str) -> _Connection:
-    connection = _Connection(lambda: _open(path, *pragmas), iter_chunk_size=64)
+    connection = _Connection(lambda: connections.open_file(path, *pragmas), iter_chunk_size=64)
     await connection
     return connection
-
-
-def _open(path: Path, *pragmas: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-    connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")  # before anything that could find the file locked
-    # Savepoints keep their way back in temporary storage; a file of its own would be made and deleted for each commit.
-    # What is deleted is overwritten: by default in some builds of SQLite alone.
-    settings = ("synchronous=full", "foreign_keys=on", "temp_store=memory", "secure_delete=on")
-    for pragma in (*(f"pragma {setting}" for setting in settings), *pragmas):
-        connection.execute(pragma)
-    connection.row_factory = sqlite3.Row
-    return connection
-
-
-def _prepare(path: Path, vault: Vault | None, now: int) -> Vault:
-    """Switch to WAL and migrate, under a lock file: the switch itself does not heed the busy timeout.
-
-    Returns what seals: the vault given, or that of the key file beside it. Nothing is changed before it is known to fit.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.with_suffix(".lock").open("w") as lock:
-        os.fchmod(lock.fileno(), 0o600)  # who could open it could hold every start up
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.with_name(UNFINISHED).exists():
-            raise UnusableDatabase(f"a restore of {path} was cut off; run it again: outrider restore --force FILE")
-        path.touch(mode=0o600)
-        try:
-            with closing(_open(path)) as connection:
-                wanted = sealing.sealed_with(connection)
-                vault = vault or sealing.key_file(path.with_name(KEY_FILE), make=not wanted, wanted=wanted)
-                sealing.require_keys(connection, vault)
-                if connection.execute("pragma auto_vacuum").fetchone()[0] != INCREMENTAL:  # saying it again would write
-                    connection.execute("pragma auto_vacuum=incremental")  # an old file turns to it by a vacuum
-                connection.execute("pragma journal_mode=wal")
-                migrate(connection, now, vault=vault)
-                with _transaction(connection, "begin immediate"):
-                    sealing.check(connection, vault, now)
-                return vault
-        except sqlite3.OperationalError as error:
-            raise StorageUnavailable(f"{path} cannot be opened: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise UnusableDatabase(
-                f"{path} is damaged, or no database of ours ({error}); restore it from a backup"
-            ) from error
-
-
-def require_unused(path: Path) -> None:
-    """Raises `StorageUnavailable` while a server or worker has the registry open. A damaged one is nobody's."""
-    with suppress(UnusableDatabase):
-        _open_alone(path).close()
-
-
-def _open_alone(path: Path) -> sqlite3.Connection:
-    with ExitStack() as stack:
-        try:
-            connection = stack.enter_context(closing(_open(path)))
-            connection.execute("pragma locking_mode=exclusive")
-            with _transaction(connection, "begin exclusive"):
-                pass
-            stack.pop_all()
-            return connection
-        except sqlite3.OperationalError as error:
-            raise StorageUnavailable(f"{path} is in use: stop its server and its workers first") from error
-        except sqlite3.DatabaseError as error:
-            raise UnusableDatabase(f"{path} is damaged, or no database of ours ({error})") from error
-
-
-def reseal(path: Path, vault: Vault, now: int) -> int:
-    """Bring every cell of a registry that nobody has open under the vault's first key. Returns how many rows it changed.
-
-    Killed in between, it goes on where it was when it is run again; until it is through, the old keys are needed.
-    Raises `StorageUnavailable` while a server or worker has the registry open, and `UnusableDatabase`.
-    """
-    with closing(_open_alone(path)) as connection:
-        with _transaction(connection, "begin immediate"):
-            sealing.check(connection, vault, now)
-        changed = 0
-        batches = sealing.reseal(connection, vault)
-        while True:
-            with _transaction(connection, "begin immediate"):
-                rows = next(batches, None)
-            if rows is None:
-                break
-            changed += rows
-        with _transaction(connection, "begin immediate"):
-            sealing.forget_keys(connection, vault)
-        connection.execute("vacuum")  # nothing that the old key opens is left in a free page
-        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-        return changed
-
-
-def migrate(connection: sqlite3.Connection, now: int, folder: Path = MIGRATIONS, vault: Vault | None = None) -> None:
-    """Bring the file up to this version, a numbered migration a transaction. Raises `NewerDatabase`.
-
-    What was written before there was sealing is sealed by `vault` in the migration that brings sealing.
-    """
-    files = {int(file.name.split("_")[0]): file for file in sorted(folder.glob("[0-9]*.sql"))}
-    known = connection.execute("select 1 from sqlite_master where name = 'migrations'").fetchone()
-    done = connection.execute("select max(number) from migrations").fetchone()[0] if known else 0
-    if done > max(files):
-        raise NewerDatabase(
-            f"the data folder was written by a newer version (schema {done}; this one knows {max(files)})"
-        )
-    connection.execute("pragma foreign_keys=off")  # a table that is made anew must not take its children along
-    for number in sorted(set(files) - set(range(done + 1))):
-        with _transaction(connection, "begin immediate"):
-            for statement in _statements(files[number].read_text()):
-                connection.execute(statement)
-            if number == SEALED_SINCE and vault is not None:
-                deque(sealing.reseal(connection, vault, plain=True), maxlen=0)
-                connection.execute(f"pragma user_version={PLAIN_LEFT if done else 0}")
-            connection.execute("insert into migrations values (?, ?, ?)", (number, files[number].stem, now))
-    connection.execute("pragma foreign_keys=on")
-    if connection.execute("pragma user_version").fetchone()[0] == PLAIN_LEFT:  # now, or by one that was cut off here
-        connection.execute("vacuum")
-        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-        connection.execute("pragma user_version=0")
-
-
-def _statements(script: str) -> list[str]:
-    """A script's statements; `executescript` would commit the transaction that they belong to."""
-    bare = re.sub(r"--[^\n]*", "", script)
-    return [statement for statement in bare.split(";") if statement.strip()]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from background import sealing
-from background.database import KEY_FILE
+from background.migrating import KEY_FILE
 
 PER_SESSION = 50
 LEAST_SESSIONS = 20

@@ -43,9 +43,11 @@ from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Bounds, Turns
 from background import journal, tokens
-from background.database import KEY_FILE, Clock, Database, require_unused, reseal, wall_clock
+from background.connections import require_unused
+from background.database import Clock, Database, wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
+from background.migrating import KEY_FILE, reseal
 from background.redaction import closing
 from background.redaction import redact as redact_text
 from background.retention import Ages

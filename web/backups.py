@@ -14,8 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from background import copies as registries
-from background.database import KEY_FILE, UNFINISHED, require_unused, wall_clock
+from background.connections import require_unused
+from background.database import wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
+from background.migrating import KEY_FILE, UNFINISHED
 from background.sealing import Vault, key_file, parse_keys
 from background.times import rfc3339
 from knowledge import copies as indexes

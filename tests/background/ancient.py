@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from background.database import MIGRATIONS, migrate
+from background.migrating import MIGRATIONS, migrate
 
 SAID = "kanarienvogel"
 WAS_SAID_BEFORE = "wellensittich"  # in rows that were deleted long ago

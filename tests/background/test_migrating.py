@@ -22,6 +22,7 @@ from background import (
     events,
     jobs,
     journal,
+    migrating,
     queue,
     results,
     sealing,
@@ -40,7 +41,7 @@ from tests.background.story import everything, opened, rows, value
 from tests.support.clock import Clock
 
 ROOT = Path(__file__).parents[2]
-NEWEST = len(list(database.MIGRATIONS.glob("*.sql")))  # the version that an old file is brought to
+NEWEST = len(list(migrating.MIGRATIONS.glob("*.sql")))  # the version that an old file is brought to
 PLAIN = [word.encode() for word in (SAID, WAS_SAID_BEFORE)]
 Upgraded = Callable[[Callable[[Database], Awaitable[None]]], None]
 
@@ -262,7 +263,7 @@ def test_no_byte_of_the_text_stays_in_any_file_while_it_is_open_nor_afterwards(o
 
 def test_every_cell_is_sealed_by_the_key_beside_the_file(old: Path, upgraded: Upgraded) -> None:
     async def story(db: Database) -> None:
-        key = sealing.key_file(old.with_name(database.KEY_FILE)).key_id
+        key = sealing.key_file(old.with_name(migrating.KEY_FILE)).key_id
         for table, (_, columns) in SEALED.items():
             for column in columns:
                 cells = await rows(db, f"select {column} as cell from {table} where {column} is not null")

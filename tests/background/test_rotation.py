@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from background import database, events, sealing
+from background import connections, events, migrating, sealing
 from background.database import Database, Tx
 from background.errors import StorageUnavailable, Unsealable, UnusableDatabase
 from background.sealing import SEALED, Vault
@@ -50,7 +50,7 @@ async def test_rotation_may_be_cut_at_any_batch_and_everything_is_readable_at_ea
     monkeypatch.setattr(sealing, "BATCH", 3)
     await talkative(db)
     await db.close()
-    (old,) = sealing.key_file(db.path.with_name(database.KEY_FILE)).keys
+    (old,) = sealing.key_file(db.path.with_name(migrating.KEY_FILE)).keys
     both, before = Vault([NEW, old]), _opened_cells(db.path, Vault([old]))
     cuts = 0
     real = sealing._next_rows
@@ -66,7 +66,7 @@ async def test_rotation_may_be_cut_at_any_batch_and_everything_is_readable_at_ea
 
         monkeypatch.setattr(sealing, "_next_rows", cut_off)
         try:
-            database.reseal(db.path, both, clock())
+            migrating.reseal(db.path, both, clock())
         except KeyboardInterrupt:
             cuts += 1
             assert _opened_cells(db.path, both) == before
@@ -87,8 +87,8 @@ async def test_rotation_of_what_is_under_the_key_already_changes_nothing(db: Dat
     await talkative(db)
     await db.close()
     before = everything(db.path)
-    vault = sealing.key_file(db.path.with_name(database.KEY_FILE))
-    assert database.reseal(db.path, vault, clock()) == 0
+    vault = sealing.key_file(db.path.with_name(migrating.KEY_FILE))
+    assert migrating.reseal(db.path, vault, clock()) == 0
     assert everything(db.path) == before
 
 
@@ -98,9 +98,9 @@ async def test_rotation_reads_no_cell_that_was_never_sealed(db: Database, clock:
     turn = await running(db)
     await db.write(Tx.x, "update messages set text = 'I never said so'")
     await db.close()
-    (old,) = sealing.key_file(db.path.with_name(database.KEY_FILE)).keys
+    (old,) = sealing.key_file(db.path.with_name(migrating.KEY_FILE)).keys
     with pytest.raises(Unsealable, match="is not sealed"):
-        database.reseal(db.path, Vault([NEW, old]), clock())
+        migrating.reseal(db.path, Vault([NEW, old]), clock())
     assert turn.task.state == "working"
 
 
@@ -109,12 +109,12 @@ async def test_rotation_is_refused_while_somebody_has_the_registry_open(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that knows only the old key would go on sealing with it."""
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 100)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 100)
     await running(db)
     before = everything(db.path)
-    vault = sealing.key_file(db.path.with_name(database.KEY_FILE))
+    vault = sealing.key_file(db.path.with_name(migrating.KEY_FILE))
     with pytest.raises(StorageUnavailable, match="stop its server"):
-        await asyncio.to_thread(database.reseal, db.path, Vault([NEW, *vault.keys]), clock())
+        await asyncio.to_thread(migrating.reseal, db.path, Vault([NEW, *vault.keys]), clock())
     assert everything(db.path) == before
 
 
@@ -142,7 +142,7 @@ async def test_rotation_costs_each_row_once_however_many_there_are(db: Database,
                 pass
             tx._connection.set_progress_handler(None, 0)
 
-        known = [*sealing.key_file(db.path.with_name(database.KEY_FILE)).keys, OLD, NEW]
+        known = [*sealing.key_file(db.path.with_name(migrating.KEY_FILE)).keys, OLD, NEW]
         await db.write(bring_over)
         return counted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from background.database import MIGRATIONS, migrate
+from background.migrating import MIGRATIONS, migrate
 
 SCHEMA = MIGRATIONS.parent / "schema.sql"
 

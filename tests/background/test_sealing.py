@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from background import database, results, sealing
+from background import migrating, results, sealing
 from background.database import Database, Tx
 from background.errors import Unsealable, UnusableDatabase
 from background.sealing import SEALED, Vault
@@ -21,7 +21,7 @@ from tests.background.story import everything, opened, rows, story
 from tests.background.talk import CANARY, talkative
 from tests.support.clock import Clock
 
-SCHEMA = (database.MIGRATIONS.parent / "schema.sql").read_text()
+SCHEMA = (migrating.MIGRATIONS.parent / "schema.sql").read_text()
 OLD, NEW = b"o" * 32, b"n" * 32
 HERE = ("results.artifacts", "t1")
 
@@ -189,7 +189,7 @@ async def _refused(path: Path, clock: Clock, vault: Vault | None = None) -> str:
 async def test_without_its_key_a_registry_is_not_opened_and_no_new_key_hides_that(db: Database, clock: Clock) -> None:
     await running(db)
     await db.close()
-    keys = db.path.with_name(database.KEY_FILE)
+    keys = db.path.with_name(migrating.KEY_FILE)
     lost = keys.read_text()
     keys.unlink()
     sealed = f"the registry was sealed with key {Vault(sealing.parse_keys(lost)).key_id}; put back the file"
@@ -209,10 +209,10 @@ async def test_without_its_key_a_registry_is_not_opened_and_no_new_key_hides_tha
 async def test_with_another_key_a_registry_is_not_opened(db: Database, clock: Clock) -> None:
     await running(db)
     await db.close()
-    right = sealing.key_file(db.path.with_name(database.KEY_FILE)).key_id
+    right = sealing.key_file(db.path.with_name(migrating.KEY_FILE)).key_id
     line = await _refused(db.path, clock, Vault([NEW]))
     assert f"sealed with key {right}, which is not among those given ({Vault([NEW]).key_id})" in line
-    sealing.write_keys(db.path.with_name(database.KEY_FILE), [NEW])
+    sealing.write_keys(db.path.with_name(migrating.KEY_FILE), [NEW])
     assert await _refused(db.path, clock) == line
 
 
@@ -220,7 +220,7 @@ async def test_with_another_key_a_registry_is_not_opened(db: Database, clock: Cl
 async def test_a_key_that_once_sealed_here_is_missed_though_another_seals_now(db: Database, clock: Clock) -> None:
     """What it sealed is still there, until everything was brought over."""
     await db.close()
-    (old,) = sealing.key_file(db.path.with_name(database.KEY_FILE)).keys
+    (old,) = sealing.key_file(db.path.with_name(migrating.KEY_FILE)).keys
     both = await Database(db.path, clock, vault=Vault([NEW, old])).open()
     await running(both)
     await both.close()

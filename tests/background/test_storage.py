@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from background import database
-from background.database import Database, Tx, migrate
+from background import connections, database, migrating
+from background.database import Database, Tx
 from background.errors import NewerDatabase, StorageUnavailable, UnusableDatabase
+from background.migrating import migrate
 from tests.background.story import everything, opened, story, until
 from tests.support.clock import Clock
 
@@ -67,7 +68,7 @@ def test_processes_that_open_a_fresh_folder_at_once_are_all_right(
     assert [process.returncode for process in openers] == [0] * len(openers), ended
     stored = everything(tmp_path / "data" / "registry.db")
     assert [row[0] for row in stored["workers"]] == ["p0", "p1", "p2", "p3"]
-    assert len(stored["migrations"]) == len(list(database.MIGRATIONS.glob("*.sql")))
+    assert len(stored["migrations"]) == len(list(migrating.MIGRATIONS.glob("*.sql")))
 
 
 @story
@@ -132,14 +133,14 @@ def test_what_cannot_be_opened_leaves_no_thread_behind(
 ) -> None:
     """The threads of connections are no daemons: one that is left would keep the process from ending."""
     opens = itertools.count()
-    real = database._open
+    real = connections.open_file
 
     def fails_once(*args: Any) -> sqlite3.Connection:
         if next(opens) == failing:
             raise sqlite3.OperationalError("unable to open database file")
         return real(*args)
 
-    monkeypatch.setattr(database, "_open", fails_once)
+    monkeypatch.setattr(connections, "open_file", fails_once)
     before = connection_threads()
 
     async def story() -> None:

@@ -16,7 +16,8 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from background import tasks
-from background.database import KEY_FILE, Tx
+from background.database import Tx
+from background.migrating import KEY_FILE
 from background.queue import Run
 from background.sealing import key_file
 from tests.cases.inside import Inside, Ticking

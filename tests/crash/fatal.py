@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from background import database, delivery, queue, worker
+from background import connections, database, delivery, queue, worker
 from background.limits import SECOND
 from background.signals import Ear
 from knowledge import documents, store
@@ -105,7 +105,7 @@ def place_of(function: Callable[..., Any], *args: Any) -> str:
 
 
 def _watch_registry(fate: Fate, carried: set[str]) -> None:
-    transaction = database._transaction
+    transaction = connections.transaction
 
     @contextmanager
     def watched(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
@@ -117,11 +117,11 @@ def _watch_registry(fate: Fate, carried: set[str]) -> None:
         changes = connection.total_changes
         with transaction(connection, begin):
             yield
-            places = set(carried or {"database.migrate"}) if connection.total_changes > changes else set()
+            places = set(carried or {"migrating.migrate"}) if connection.total_changes > changes else set()
             fate.reach("before", places)
         fate.reach("after", places)
 
-    database._transaction = watched
+    connections.transaction = watched
 
 
 def _watch_knowledge(fate: Fate) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from background.database import KEY_FILE
+from background.migrating import KEY_FILE
 from background.sealing import Vault, key_file
 
 Broken = Iterator[str]

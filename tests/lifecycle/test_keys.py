@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from background import database
+from background import connections
 from background.sealing import SEALED, key_file, parse_keys, sealed_by
 from tests.cases.inside import Inside
 from tests.support.rules import Rule
@@ -154,7 +154,7 @@ def test_while_a_server_runs_no_key_is_written(
     house = inside()
     house.ask("s", word)
     before = keys(house.data)
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 100)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 100)
     with pytest.raises(app.Unrotated, match=r"\A[^\n]* is in use: stop its server and its workers first\Z"):
         rotate(house.data)
     assert keys(house.data) == before

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from background.database import KEY_FILE
+from background.migrating import KEY_FILE
 from tests.access.people import Person, outrider, revoke, token_for
 from tests.limits import raw
 from tests.support.server import Server

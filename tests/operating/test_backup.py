@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from background import database
-from background.database import KEY_FILE, UNFINISHED
+from background import connections
+from background.migrating import KEY_FILE, UNFINISHED
 from knowledge import copies as indexes
 from tests.access.people import outrider
 from tests.support.scripted import ScriptedModel
@@ -150,7 +150,7 @@ def test_nothing_is_made_where_there_is_nothing_to_back_up(tmp_path: Path) -> No
 
 
 def test_a_folder_in_use_is_not_restored_into(taken: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 50)
     assert "is there already; --force" in line(outrider(server.data, "restore", str(taken)).stderr)
     told = outrider(server.data, "restore", str(taken), "--force")
     assert told.exit_code == 1 and "is in use: stop its server" in told.stderr
