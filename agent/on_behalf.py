@@ -1,4 +1,4 @@
-"""For whom code acts that is not told: the owner of the turn that it runs in, and outside a turn the operator.
+"""For whom code acts that is not told: the owner of the turn that it runs in, and its job; outside a turn the operator.
 
 It is a variable of the context, so what a turn awaits, or starts in a thread, acts for its owner too.
 """
@@ -9,6 +9,7 @@ from contextvars import ContextVar
 
 OPERATOR = "local"
 _owner: ContextVar[str] = ContextVar("owner", default=OPERATOR)
+_job: ContextVar[str | None] = ContextVar("job", default=None)
 
 
 def owner_now() -> str:
@@ -16,11 +17,17 @@ def owner_now() -> str:
     return _owner.get()
 
 
+def job_now() -> str | None:
+    """The job in whose turn the caller runs; None in a chat's, and outside a turn."""
+    return _job.get()
+
+
 @contextmanager
-def on_behalf_of(owner: str) -> Iterator[None]:
-    """What runs in this block acts for `owner`."""
-    token = _owner.set(owner)
+def on_behalf_of(owner: str, job: str | None = None) -> Iterator[None]:
+    """What runs in this block acts for `owner`, in the turn of this job."""
+    token, of_job = _owner.set(owner), _job.set(job)
     try:
         yield
     finally:
+        _job.reset(of_job)
         _owner.reset(token)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.on_behalf import owner_now
+from agent.on_behalf import job_now, owner_now
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
 from background import jobs, results, sessions, terminal
@@ -94,7 +94,7 @@ async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[s
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
     specs = [(_key(asked), spec_of(here.registry, asked)) for asked in jobs]
-    return [job.id for job in await here.db.write(_spawn, owner_now(), session, specs, here.level)]
+    return [job.id for job in await here.db.write(_spawn, owner_now(), session, specs, here.level, job_now())]
 
 
 def _key(asked: dict[str, Any]) -> str:
@@ -102,9 +102,12 @@ def _key(asked: dict[str, Any]) -> str:
     return f"api:{given}" if given else f"once:{secrets.token_hex(12)}"
 
 
-def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], level: str) -> list[Job]:
+def _spawn(
+    tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], level: str, sender: str | None
+) -> list[Job]:
     found = sessions.get(tx, owner, session)
-    return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level)
+    by = jobs.find(tx, owner, sender) if sender else None
+    return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level, sender=by)
 
 
 async def background_status(job_id: str) -> Status | None:

@@ -4,10 +4,11 @@ What is refused is refused with a word of the contract and a sentence, and nothi
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent.subagents import Registry, UnknownSubagent
-from background import jobs
+from background import ceilings, jobs, sessions, tasks
 from background.database import Tx
 from background.errors import Fault
 from background.jobs import Job, Spec
@@ -51,20 +52,79 @@ def _text(asked: dict[str, Any], field: str, most: int) -> str:
     return clean(value)
 
 
-def send_out(
-    tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool, level: str
-) -> list[Job]:
-    """Send out keyed specs as one batch, all or none, kept at an answer level.
+def require_depth(sender: Job | None, limit: int) -> int:
+    """How many levels below its chat stands what a job sends out, or a chat (None). Raises a fault: `DEPTH_LIMIT`."""
+    depth = 1 + (sender.depth if sender else 0)
+    if depth > limit:
+        told = f"Jobs may be {limit} level(s) below a chat, and this would be level {depth}; do the work yourself."
+        raise Fault("refused", told, reason="DEPTH_LIMIT", limit=limit, depth=depth)
+    return depth
 
-    Raises faults: `DEPTH_LIMIT` from a session that is a job's own, `QUEUE_LIMIT`, `RESULT_NOT_STORABLE`, `conflict` for
-    a key used otherwise.
+
+def send_out(
+    tx: Tx,
+    session: Session,
+    batch_id: str,
+    specs: Sequence[tuple[str, Spec]],
+    *,
+    closed: bool,
+    level: str,
+    sender: Job | None = None,
+) -> list[Job]:
+    """Send out keyed specs as one batch, all or none, kept at an answer level; by a job, where there is a `sender`.
+
+    What is sent out from a job's own session is its job's, and comes back to the chat that the job is for. Raises faults:
+    `DEPTH_LIMIT`, `QUEUE_LIMIT`, `RESULT_NOT_STORABLE`, `conflict` for a key used otherwise.
     """
-    depth = 1 if session.kind == "background" else 0
-    if depth >= tx.limits.max_depth:
-        raise Fault(
-            "refused",
-            f"Jobs may be {tx.limits.max_depth} level(s) below a chat, and this would be level {depth + 1}; do the work yourself.",
-            reason="DEPTH_LIMIT",
-            limit=tx.limits.max_depth,
-        )
-    return jobs.spawn(tx, session, batch_id, specs, closed=closed, level=level)
+    sender = sender or _job_in(tx, session)
+    depth = require_depth(sender, tx.limits.max_depth)
+    if sender and session.kind == "background":
+        session = sessions.by_uid(tx, sender.session)
+    parent = sender.id if sender and sender.session == session.uid else None
+    return jobs.spawn(tx, session, batch_id, specs, closed=closed, level=level, parent=parent, depth=depth)
+
+
+def _job_in(tx: Tx, session: Session) -> Job | None:
+    """The job that works in a session of its own; None in a chat."""
+    cause = tasks.job_in(tx, session.uid) if session.kind == "background" else None
+    return jobs.known(tx, cause) if cause else None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What came of one spec: its job, and whether that was `running` before, sent out from the same place."""
+
+    job: Job
+    running: bool
+
+
+def send_out_once(
+    tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, level: str, sender: Job | None
+) -> list[Sent]:
+    """The same for a model's turn, which forgets what it has sent out: what runs already, or comes twice, is not sent again."""
+    running = {(job.subagent_type, job.prompt): job for job in _out(tx, session, sender)}
+    marks = {key: _mark(tx, level, spec) for key, spec in specs}
+    first = {mark: key for key, mark in reversed(marks.items())}
+    new = [
+        (key, spec)
+        for key, spec in specs  # a key that is there is this very step's, which runs again
+        if jobs.has_key(tx, session.owner, key) or (marks[key] not in running and first[marks[key]] == key)
+    ]
+    sent = send_out(tx, session, batch_id, new, closed=False, level=level, sender=sender)
+    made = {key: job for (key, _), job in zip(new, sent, strict=True)}
+    return [
+        Sent(made[key], running=False) if key in made else Sent(running.get(mark) or made[first[mark]], running=True)
+        for key, mark in marks.items()
+    ]
+
+
+def _out(tx: Tx, session: Session, sender: Job | None) -> list[Job]:
+    """What has been sent out from the same place and has not ended."""
+    if sender:
+        return jobs.children(tx, sender.id)
+    return [job for job in jobs.of_session(tx, session.uid, running=True) if job.parent is None]
+
+
+def _mark(tx: Tx, level: str, spec: Spec) -> tuple[str, str]:
+    """By what two jobs are the same: who is to do what, as it is kept."""
+    return spec.subagent_type, ceilings.keep(level, spec.prompt, tx.redact)

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, render
 from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, steering, tasks, terminal
-from background.database import Tx
+from background.database import Row, Tx
 from background.queue import Run
 from background.sessions import Session
 from background.tasks import Past, Task
@@ -88,7 +88,7 @@ def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     if task.origin == "background":
         return [text]
     nudge = task.origin == "background-resume"
-    taken = _attach(tx, task, shape, fired_only=nudge)
+    taken = _attach(tx, task, shape, delivery.waiting(tx, task.session, fired_only=nudge))
     if not nudge:
         return [taken.text, text] if taken else [text]
     if taken is None:
@@ -118,7 +118,7 @@ def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
     """
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
-    told = [] if task.origin == "background" else _told_by_nudges(tx, run, task, number, shape)
+    told = (_told_by_jobs if task.origin == "background" else _told_by_nudges)(tx, run, task, number, shape)
     said = sorted([*sessions.waiting(tx, task.id), *steering.fold(tx, task)], key=lambda message: message.id)
     for message in said:  # behind the nudges, also by name: checkpoints of one commit are read in that order
         tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", message.text)
@@ -131,7 +131,7 @@ def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> 
     if sessions.notified_chars(tx, task.id) > shape.notifications_chars // 2:
         return []
     nudges = tasks.waiting_nudges(tx, task.session)
-    taken = _attach(tx, task, shape, fired_only=True) if nudges else None
+    taken = _attach(tx, task, shape, delivery.waiting(tx, task.session, fired_only=True)) if nudges else None
     if taken is None:
         return []
     for nudge in nudges:
@@ -140,10 +140,23 @@ def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> 
     return [taken.text]
 
 
+def _told_by_jobs(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> list[str]:
+    """What has ended of that which a job has sent out; what it does not take up comes back to its chat."""
+    rows = delivery.waiting_for(tx, task.cause or "")
+    taken = _attach(tx, task, shape, rows) if rows else None
+    if taken is None:
+        return []
+    tasks.checkpoint(tx, run, f"fold:{number}:{taken.job_ids[0]}", taken.text)
+    return [taken.text]
+
+
 def something_waits(tx: Tx, task: Task) -> bool:
     """Whether `take_up` may find something; a look that writes nothing."""
-    nudged = task.origin != "background" and bool(tasks.waiting_nudges(tx, task.session))
-    return nudged or sessions.unread(tx, task.id) or steering.waits(tx, task.id)
+    if task.origin == "background":
+        told = bool(delivery.waiting_for(tx, task.cause or ""))
+    else:
+        told = bool(tasks.waiting_nudges(tx, task.session))
+    return told or sessions.unread(tx, task.id) or steering.waits(tx, task.id)
 
 
 def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
@@ -158,8 +171,7 @@ def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
     return replace(turn, stored=checkpoints.of_task(tx, turn.task.id))
 
 
-def _attach(tx: Tx, task: Task, shape: Shape, *, fired_only: bool) -> Rendered | None:
-    rows = delivery.waiting(tx, task.session, fired_only=fired_only)
+def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | None:
     if not rows:
         return None
     notices = [_notice(tx, row["job_id"], row["failed_turns"]) for row in rows]

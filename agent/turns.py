@@ -31,7 +31,7 @@ from agent.providers import before_requests, providers_of
 from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
-from agent.tools import Desk, Foreground, Refuses, toolset
+from agent.tools import NONE_BELOW, Desk, Foreground, Refuses, toolset
 from background import checkpoints, delivery, expenses, jobs, masked, queue, tasks, terminal
 from background.about import about
 from background.ceilings import can_keep, strictest
@@ -93,7 +93,7 @@ class Turns:
         """The handler of the kinds `turn` and `job`."""
         run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
-        with on_behalf_of(turn.task.owner), about(turn.job and turn.job.id):
+        with on_behalf_of(turn.task.owner, turn.job and turn.job.id), about(turn.job and turn.job.id):
             if turn.task.origin != "user":
                 log.info("task %s begins or goes on, attempt %s of run %s", turn.task.id, run.attempt, run.id)
             name, traced = await self._traced(turn)
@@ -217,7 +217,7 @@ class Turns:
         lasting = frozenset(name for name, one in added.items() if not one.stoppable)
         return Gates(approvals, asking=ASK_USER in names, parks=parks, lasting=lasting)
 
-    def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground) -> Desk:
+    def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground, *, sends: bool = True) -> Desk:
         return Desk(
             db=self.db,
             knowledge=self.knowledge,
@@ -229,6 +229,8 @@ class Turns:
             step=lambda: len(progress.answers),
             foreground=foreground,
             refuses=self._refusing(turn),
+            job=turn.job,
+            sends=sends,
         )
 
     def _refusing(self, turn: Turn) -> Refuses | None:
@@ -342,7 +344,7 @@ class Turns:
 
     async def _foreground(self, run: Run, turn: Turn, offer: Offer, steps: "_Steps", spec: Spec) -> str:
         progress = Progress([])
-        desk = self._desk(run, turn, progress, _none_below)
+        desk = self._desk(run, turn, progress, _none_below, sends=False)
         instructions = worker_instructions(self.plugins.registry.get(spec.subagent_type))
         try:
             await loop.drive(
@@ -365,7 +367,7 @@ class Turns:
 
 
 async def _none_below(specs: list[Spec]) -> list[str]:
-    return ["DEPTH_LIMIT: a subagent sends out none itself; do the work yourself."] * len(specs)
+    return [NONE_BELOW] * len(specs)
 
 
 class _Counted(loop.Unkept):

@@ -44,15 +44,31 @@ _FIRED = (
 )
 
 
+# What a job at work has sent out is the job's to take up, until its batch is told all the same.
+_OURS = (
+    f"and (not exists (select 1 from jobs c join jobs p on p.id = c.parent where c.id = deliveries.job_id "
+    f"and p.completed_at is null) or exists {_FIRED.removeprefix('and exists ')})"
+)
+
+
 def waiting(tx: Tx, session: str, *, fired_only: bool) -> list[Row]:
-    """What may be told in a session now, in order of completion: job_id, attempt, failed_turns.
+    """What may be told in a chat now, in order of completion: job_id, attempt, failed_turns.
 
     `fired_only` for turns that Outrider began: held members of a batch wait for its join.
     """
     return tx.q(
         "select job_id, attempt, failed_turns from deliveries where session = :session and state = 'pending' "
-        f"and ready_at is not null {_FIRED if fired_only else ''} order by ended_at, job_id",
+        f"and ready_at is not null {_FIRED if fired_only else _OURS} order by ended_at, job_id",
         session=session,
+    )
+
+
+def waiting_for(tx: Tx, parent: str) -> list[Row]:
+    """The same, of the jobs that a job at work has sent out: they may be told to it."""
+    return tx.q(
+        "select d.job_id, d.attempt, d.failed_turns from jobs j join deliveries d on d.job_id = j.id "
+        "where j.parent = :parent and d.state = 'pending' and d.ready_at is not null order by d.ended_at, d.job_id",
+        parent=parent,
     )
 
 

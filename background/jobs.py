@@ -132,6 +132,8 @@ class Job:
             "deterministic": False,
             "dismissed": self.dismissed,
             "attempts": self.attempts,
+            "parent": self.parent,
+            "depth": self.depth,
             "usage": vars(self.usage),
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
@@ -250,11 +252,19 @@ def of_session(tx: Tx, session: str, *, running: bool) -> list[Job]:
 
 
 def spawn(
-    tx: Tx, session: Session, batch_id: str, specs: Sequence[tuple[str, Spec]], *, closed: bool, level: str = "full"
+    tx: Tx,
+    session: Session,
+    batch_id: str,
+    specs: Sequence[tuple[str, Spec]],
+    *,
+    closed: bool,
+    level: str = "full",
+    parent: str | None = None,
+    depth: int = 1,
 ) -> list[Job]:
     """Send out jobs as one batch, all or none; each comes with its key, and a key that is there is the job it made.
 
-    `level` is the answer level at which they are kept. Raises a `conflict` fault for a key with another prompt, a
+    `level` is the answer level at which they are kept; `parent` the job that sends them out. Raises a `conflict` fault for a key with another prompt, a
     `limit` fault (`QUEUE_LIMIT`) over the queue's bound, and `refused` (`RESULT_NOT_STORABLE`) where nothing may be kept.
     """
     if len({key for key, _ in specs}) < len(specs):
@@ -268,9 +278,23 @@ def spawn(
         batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
     # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
     made = iter(
-        [_insert(tx, session, batch_id, key, spec, level, tx.now + place) for place, (key, spec) in enumerate(fresh)]
+        [
+            _insert(tx, session, batch_id, key, spec, level, tx.now + place, parent, depth)
+            for place, (key, spec) in enumerate(fresh)
+        ]
     )
     return [job or next(made) for job in found]
+
+
+def has_key(tx: Tx, owner: str, key: str) -> bool:
+    """Whether the owner has a job of this key."""
+    return tx.one("select 1 from jobs where owner = :owner and key = :key", owner=owner, key=key) is not None
+
+
+def children(tx: Tx, job_id: str) -> list[Job]:
+    """The jobs that a job has sent out and that have not ended, oldest first."""
+    rows = tx.q(f"{_SELECT} where j.parent = :id and j.completed_at is null order by j.created_at, j.id", id=job_id)
+    return [Job.of(tx, row) for row in rows]
 
 
 def _existing(tx: Tx, session: Session, key: str, spec: Spec) -> Job | None:
@@ -296,12 +320,22 @@ def _check_room(tx: Tx, owner: str, wanted: int) -> None:
         )
 
 
-def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, level: str, at: int) -> Job:
+def _insert(
+    tx: Tx,
+    session: Session,
+    batch_id: str,
+    key: str,
+    spec: Spec,
+    level: str,
+    at: int,
+    parent: str | None,
+    depth: int,
+) -> Job:
     job_id = f"bg-{secrets.token_hex(6)}"
     tx.x(
         "insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
-        "status, created_at) values (:id, :owner, :session, :batch, :key, :fingerprint, :type, :description, :prompt, "
-        ":tools, 'queued', :now)",
+        "status, created_at, parent, depth) values (:id, :owner, :session, :batch, :key, :fingerprint, :type, "
+        ":description, :prompt, :tools, 'queued', :now, :parent, :depth)",
         id=job_id,
         owner=session.owner,
         session=session.uid,
@@ -313,6 +347,8 @@ def _insert(tx: Tx, session: Session, batch_id: str, key: str, spec: Spec, level
         prompt=tx.seal("jobs.prompt", job_id, ceilings.keep(level, spec.prompt, tx.redact)),
         tools=json.dumps(spec.tools),
         now=at,
+        parent=parent,
+        depth=depth,
     )
     return _sent_out(tx, job_id, batch_id, attempt=1)
 

@@ -350,6 +350,13 @@ def attempts_at(tx: Tx, job_id: str) -> list[str]:
     return [row["id"] for row in rows]
 
 
+def job_in(tx: Tx, session: str) -> str | None:
+    """The job that works in a background session, or None where nothing has begun there."""
+    return tx.value(
+        "select cause from tasks where session = :session and origin = 'background' limit 1", session=session
+    )
+
+
 def ceiling_of(tx: Tx, task_id: str) -> str:
     """The answer level that holds for a task now."""
     return tx.value("select ceiling from tasks where id = :id", id=task_id)

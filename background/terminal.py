@@ -212,7 +212,7 @@ def _end_task(tx: Tx, task_id: str, outcome: Outcome, hangs: Hangs) -> bool:
         if outcome.artifacts:  # else the pieces stand for what there was: nothing takes back what was told
             journal.drop_fragments(tx, task_id)
     if task.origin == "background":
-        _end_job(tx, task, outcome)
+        _end_job(tx, task, outcome, hangs)
     else:
         _end_turn(tx, task, outcome, hangs)
     return True
@@ -245,7 +245,7 @@ def scrub(tx: Tx, task_id: str) -> None:
     scrubbing.scrub(tx, task_id)
 
 
-def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:
+def _end_job(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
     text = results.Result(outcome.artifacts, outcome.partial).text
     how = JobEnd(
         status=outcome.state,
@@ -257,16 +257,27 @@ def _end_job(tx: Tx, task: Task, outcome: Outcome) -> None:
         report_chars=len(text),
     )
     jobs.end(tx, task.cause or "", task.id, how)
+    if outcome.state == "canceled":
+        for child in jobs.children(tx, task.cause or ""):
+            cancel_job(tx, child, outcome.canceled_by or "user")
+    _end_telling(tx, task, outcome, hangs)
+    if hangs.sent:  # what it has not taken up comes back to the chat
+        batches.close(tx, task.id)
+
+
+def _end_telling(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
+    """What it was told of is delivered by a turn that completed, and by no other."""
+    if hangs.told and outcome.state == "completed":
+        delivery.deliver(tx, task.id)
+    elif hangs.told:
+        delivery.release(tx, task.id, outcome.detail or outcome.state, nudge=outcome.state == "failed")
 
 
 def _end_turn(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
     if outcome.artifacts or outcome.state != "completed":
         sessions.log(tx, task.session, "agent", task_id=task.id)
-    if hangs.told and outcome.state == "completed":
-        delivery.deliver(tx, task.id)
-    elif hangs.told:
-        delivery.release(tx, task.id, outcome.detail or outcome.state, nudge=outcome.state == "failed")
-    elif task.origin == "background-resume" and outcome.state == "failed":
+    _end_telling(tx, task, outcome, hangs)
+    if not hangs.told and task.origin == "background-resume" and outcome.state == "failed":
         delivery.missed(tx, task.id, outcome.detail or outcome.state)
     if hangs.sent:
         batches.close(tx, task.id)

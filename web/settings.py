@@ -123,7 +123,7 @@ class Settings(BaseModel):
     )
     max_jobs: Count = _bounded(4, 1, 256, "Background runs at once, for each worker process.")
     max_turns: Count = _bounded(16, 1, 1024, "Chat turns at once, for each worker process.")
-    max_depth: Count = _bounded(1, 0, 1, "Levels of jobs below a chat turn; at 1 a job cannot spawn jobs.")
+    max_depth: Count = _bounded(1, 0, 16, "Levels of jobs below a chat turn; at 1 a job cannot spawn jobs.")
     job_timeout_s: Seconds = _bounded(3600, 0.1, 604_800, "A job that runs longer fails, with that reason.")
     turn_timeout_s: Seconds = _bounded(900, 0.1, 86_400, "A chat turn that runs longer fails, with that reason.")
     batch_join_timeout_s: Seconds = _bounded(

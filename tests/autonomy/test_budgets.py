@@ -125,8 +125,9 @@ def test_S83_a_job_that_is_taken_up_again_after_a_crash_has_spent_what_it_had(
     server = own(OUTRIDER_JOB_TOKENS=FIVE, OUTRIDER_LEASE_S="1")
     server.ask("s83-crash", "hello")
     job = server.spawn("s83-crash", "s83 crash")["id"]
-    model.held_at("fourth")
+    held = model.held_at("fourth")
     server.kill()
+    model.wait_for(lambda _: held.gone_at)
     model.open("fourth")
     server.restart()
     when_told(server, job)
