@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+from agent.on_behalf import as_plugin
 from agent.profiles import AGENT
 from background.errors import LeaseLost
 from background.large import is_large, one_by_one, piece
@@ -129,10 +130,12 @@ class Handler:
     name: str
     function: Function
     stoppable: bool
+    plugin: str | None = None
 
     async def run(self, work: Work) -> list[dict[str, Any]]:
         """The artifacts that came of it, without ids. Raises `BadAnswer`, `Parks`, and whatever the function raises."""
-        answer = await self._answer(work)
+        with as_plugin(self.plugin):
+            answer = await self._answer(work)
         answers = [(None, answer), *work._artifacts]
         if is_large([given for _, given in answers]):
             return await one_by_one(artifacts_of, answers)
@@ -183,13 +186,13 @@ class Handlers:
         self._handlers[handler.name] = handler
 
 
-def make(name: str, function: Any) -> Handler:
+def make(name: str, function: Any, plugin: str | None = None) -> Handler:
     """A handler out of what a plugin gave. Raises `MalformedHandler`."""
     if not (isinstance(name, str) and NAME.fullmatch(name)):
         raise MalformedHandler(f"handler {name!r}: a small letter, then small letters, digits, - or _ (64 at most)")
     if not callable(function):
         raise MalformedHandler(f"handler {name!r}: a function is wanted, not {type(function).__name__}")
-    return Handler(name, function, stoppable=is_async(function))
+    return Handler(name, function, is_async(function), plugin)
 
 
 async def echo(work: Work) -> Given:

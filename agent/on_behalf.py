@@ -9,12 +9,28 @@ from contextvars import ContextVar
 
 OPERATOR = "local"
 _owner: ContextVar[str] = ContextVar("owner", default=OPERATOR)
+_plugin: ContextVar[str | None] = ContextVar("plugin", default=None)
 _job: ContextVar[str | None] = ContextVar("job", default=None)
 
 
 def owner_now() -> str:
     """For whom the caller acts."""
     return _owner.get()
+
+
+def plugin_now() -> str | None:
+    """The plugin whose code the caller is; None for what is no plugin's."""
+    return _plugin.get()
+
+
+@contextmanager
+def as_plugin(name: str | None) -> Iterator[None]:
+    """What runs in this block is this plugin's code."""
+    token = _plugin.set(name)
+    try:
+        yield
+    finally:
+        _plugin.reset(token)
 
 
 def job_now() -> str | None:

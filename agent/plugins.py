@@ -11,6 +11,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
@@ -21,6 +22,7 @@ from pydantic_ai.tools import Tool
 
 from agent import handlers
 from agent.handlers import Handler, Handlers, MalformedHandler
+from agent.on_behalf import as_plugin
 from agent.subagents import MalformedSubagent, Registry, SubagentType
 from agent.tools import TIMEOUT_S, TOOLS
 
@@ -61,6 +63,7 @@ class Plugins:
     guards: list[Guard] = field(default_factory=list)
     redactor: Redact | None = None
     problems: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of all that are installed, broken ones too
 
     @property
     def guarded(self) -> bool:
@@ -99,6 +102,7 @@ def load(found: Iterable[EntryPoint] | None = None) -> Plugins:
     """What is installed, in the order of the names. Takes as long as the plugins do, and never raises for one."""
     plugins = Plugins()
     for entry in sorted(entry_points(group=GROUP) if found is None else found, key=lambda entry: entry.name):
+        plugins.names.append(entry.name)
         try:
             _register(plugins, entry)
         except (MalformedPlugin, MalformedHandler, MalformedSubagent) as malformed:
@@ -121,8 +125,9 @@ def _register(plugins: Plugins, entry: EntryPoint) -> None:
         raise MalformedPlugin(f"register(outrider) is wanted, not {type(register).__name__}")
     if handlers.is_async(register):
         raise MalformedPlugin("register(outrider) must be a plain function, not an async one")
-    additions = Additions(plugins)
-    register(additions)
+    additions = Additions(plugins, entry.name)
+    with additions.acting():
+        register(additions)
     additions._settle()
     log.info("plugin %s adds %s", entry.name, additions)
 
@@ -130,8 +135,9 @@ def _register(plugins: Plugins, entry: EntryPoint) -> None:
 class Additions:
     """The `outrider` that a plugin's `register` is given. Each method raises for what cannot be used."""
 
-    def __init__(self, plugins: Plugins) -> None:
+    def __init__(self, plugins: Plugins, name: str) -> None:
         self._plugins = plugins
+        self._name = name
         self._handlers: dict[str, Handler] = {}
         self._tools: dict[str, PluginTool] = {}
         self._guards: list[Guard] = []
@@ -150,14 +156,14 @@ class Additions:
 
     def handler(self, name: str, function: Any) -> None:
         """Add a handler that profiles may name: `async def function(work)`, see `agent/handlers.py`."""
-        made = handlers.make(name, function)
+        made = handlers.make(name, function, self._name)
         if name in self._plugins.handlers.names() or name in self._handlers:
             raise MalformedHandler(f"there is a handler {name!r} already")
         self._handlers[name] = made
 
     def tool(self, function: Any, needs_approval: bool = False) -> None:
         """Add a tool: its name, description and arguments are the function's name, docstring and annotations."""
-        made = _tool(function, needs_approval)
+        made = _tool(function, needs_approval, self._name)
         if made.name in OURS or made.name in self._plugins.tools or made.name in self._tools:
             raise MalformedPlugin(f"there is a tool {made.name!r} already")
         self._tools[made.name] = made
@@ -186,6 +192,10 @@ class Additions:
             raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
         self._types[kind.name] = kind
 
+    def acting(self) -> AbstractContextManager[None]:
+        """What runs in this block is this plugin's: for threads and tasks that it starts itself."""
+        return as_plugin(self._name)
+
     def _settle(self) -> None:
         known = {*OURS, *self._plugins.tools, *self._tools}
         for kind in self._types.values():
@@ -200,25 +210,26 @@ class Additions:
         self._plugins.redactor = self._redactor or self._plugins.redactor
 
 
-def _tool(function: Any, needs_approval: Any) -> PluginTool:
+def _tool(function: Any, needs_approval: Any, plugin: str) -> PluginTool:
     if not inspect.isroutine(function) or not isinstance(needs_approval, bool):
         raise MalformedPlugin("a tool is a function, and needs_approval true or false")
     try:
-        tool: Tool[Any] = Tool(_kept_in(function), timeout=TIMEOUT_S)
+        tool: Tool[Any] = Tool(_kept_in(function, plugin), timeout=TIMEOUT_S)
     except (UserError, TypeError, ValueError, NameError) as error:
         raise MalformedPlugin(f"the function cannot be a tool: {type(error).__name__}: {error}") from None
     return PluginTool(tool.name, tool, needs_approval, handlers.is_async(function))
 
 
-def _kept_in(function: Callable[..., Any]) -> Callable[..., Any]:
+def _kept_in(function: Callable[..., Any], plugin: str) -> Callable[..., Any]:
     """The function as a tool that fails in words: what it raises goes to the log, and an id to the model."""
 
     @functools.wraps(function)
     async def call(*given: Any, **named: Any) -> Any:
         try:
-            if handlers.is_async(function):
-                return await function(*given, **named)
-            return await handlers.in_thread(functools.partial(function, *given, **named))
+            with as_plugin(plugin):
+                if handlers.is_async(function):
+                    return await function(*given, **named)
+                return await handlers.in_thread(functools.partial(function, *given, **named))
         except ModelRetry:
             raise
         except (Exception, SystemExit):

@@ -1,16 +1,17 @@
 """For plugins and programs in a process that runs Outrider: send jobs out, look at them, stop them, search.
 
-A call may come from the event loop's own coroutines. In a turn it acts for the turn's owner, outside for the operator;
-a job always has the owner of the session that it is for.
+A call may be awaited on any event loop; a thread without one says `asyncio.run(spawn_background(…))`. In a turn it acts
+for the turn's owner, outside for the operator; a job always has the owner of the session that it is for.
 """
 
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.on_behalf import job_now, owner_now
+from agent.on_behalf import job_now, owner_now, plugin_now
+from agent.running import Running
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
 from background import jobs, results, sessions, terminal
@@ -22,21 +23,11 @@ from knowledge.backend import Backend, Hit
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-@dataclass(frozen=True)
-class Running:
-    """The Outrider of this process, as far as the sdk needs it."""
-
-    db: Database
-    knowledge: Backend
-    registry: Registry
-    level: str = "full"  # the answer level of what is sent out here
-
-
 _running: list[Running] = []
 
 
 def enter(db: Database, knowledge: Backend, registry: Registry, level: str = "full") -> Running:
-    """An Outrider has started in this process. For `web/app.py`."""
+    """An Outrider has started in this process, on the event loop of the caller. For `web/app.py`."""
     running = Running(db, knowledge, registry, level)
     _running.append(running)
     return running
@@ -45,6 +36,7 @@ def enter(db: Database, knowledge: Backend, registry: Registry, level: str = "fu
 def leave(running: Running) -> None:
     """It has stopped. For `web/app.py`."""
     _running.remove(running)
+    running.leave()
 
 
 def _here() -> Running:
@@ -72,7 +64,7 @@ async def open_session(session: str | None = None) -> str:
     given = f"s-{secrets.token_hex(8)}" if session is None else session
     if not SESSION_ID.fullmatch(given) or given.casefold().startswith(sessions.BACKGROUND):
         raise Fault("invalid", "A session's id is 1 to 128 of the characters A-Z a-z 0-9 . _ : -", field="session")
-    return (await _here().db.write(sessions.open_session, owner_now(), given)).id
+    return (await _here().write(sessions.open_session, owner_now(), given)).id
 
 
 async def spawn_background(
@@ -80,7 +72,7 @@ async def spawn_background(
 ) -> str:
     """Send a job out for a session that exists; its id. It comes back there as a briefing.
 
-    The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a reason
+    The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a kind or a reason
     (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`, `RESULT_NOT_STORABLE`), and then nothing is stored.
     """
     asked = {"description": description, "prompt": prompt, "subagent_type": subagent_type, "key": key}
@@ -93,12 +85,13 @@ async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[s
     here = _here()
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
-    specs = [(_key(asked), spec_of(here.registry, asked)) for asked in jobs]
-    return [job.id for job in await here.db.write(_spawn, owner_now(), session, specs, here.level, job_now())]
+    by = plugin_now()
+    specs = [(_key(asked), replace(spec_of(here.registry, asked), plugin=by)) for asked in jobs]
+    return [job.id for job in await here.write(_spawn, owner_now(), session, specs, here.level, job_now())]
 
 
 def _key(asked: dict[str, Any]) -> str:
-    given = asked.get("key")
+    given = asked.get("key") if isinstance(asked, dict) else None
     return f"api:{given}" if given else f"once:{secrets.token_hex(12)}"
 
 
@@ -112,7 +105,7 @@ def _spawn(
 
 async def background_status(job_id: str) -> Status | None:
     """The job as it is now, or None for one that does not exist."""
-    return await _here().db.read(_status, owner_now(), job_id)
+    return await _here().read(_status, owner_now(), job_id)
 
 
 def _status(tx: Tx, owner: str, job_id: str) -> Status | None:
@@ -126,12 +119,14 @@ def _status(tx: Tx, owner: str, job_id: str) -> Status | None:
 async def cancel_background(job_id: str) -> Status:
     """Cancel a job. Raises a fault: `not_found`, or `conflict` for one that has ended."""
     here, owner = _here(), owner_now()
-    await here.db.write(lambda tx: terminal.cancel_job(tx, jobs.get(tx, owner, job_id), "plugin"))
-    status = await here.db.read(_status, owner_now(), job_id)
-    assert status is not None
-    return status
+    return await here.write(_cancel, owner, job_id)
+
+
+def _cancel(tx: Tx, owner: str, job_id: str) -> Status:
+    job = terminal.cancel_job(tx, jobs.get(tx, owner, job_id), "plugin")
+    return _status(tx, owner, job_id) or Status(job, None)
 
 
 async def search_knowledge(query: str, *, limit: int = 5) -> list[Hit]:
     """Search the knowledge store. Raises `BadQuery`, `SearchTimeout`, `StoreFailed`."""
-    return await _here().knowledge.search(query, owner_now(), limit=limit)
+    return await _here().search(query, owner_now(), limit)

@@ -26,12 +26,13 @@ NOT_STORABLE = "The answer level keeps no report, so nothing is sent out; nothin
 
 @dataclass(frozen=True)
 class Spec:
-    """What to send out. `tools` are fixed here, for good."""
+    """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does."""
 
     description: str
     prompt: str
     subagent_type: str
     tools: tuple[str, ...]
+    plugin: str | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -84,6 +85,7 @@ class Job:
     depth: int
     model_calls: int
     calls_of_tools: int
+    plugin: str | None
 
     @classmethod
     def of(cls, tx: Tx, row: Row) -> "Job":
@@ -138,6 +140,7 @@ class Job:
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
+            **({"plugin": self.plugin} if self.plugin else {}),  # only of what a plugin has sent out
             **({"erased": True} if self.erased else {}),  # its report is gone, and only then is this said
         }
 
@@ -275,6 +278,7 @@ def spawn(
         if not ceilings.can_keep(level):
             raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=level)
         _check_room(tx, session.owner, len(fresh))
+        _check_quota(tx, session.owner, [spec.plugin for _, spec in fresh])
         batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
     # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
     made = iter(
@@ -320,6 +324,27 @@ def _check_room(tx: Tx, owner: str, wanted: int) -> None:
         )
 
 
+def _check_quota(tx: Tx, owner: str, wanted: Sequence[str | None]) -> None:
+    """What a plugin may have waiting of a user's, within what the user may."""
+    for plugin, most in tx.limits.max_queued_of_plugins.items():
+        if plugin not in wanted:
+            continue
+        waiting = tx.value(
+            "select count(*) from jobs where owner = :owner and status = 'queued' and plugin = :plugin",
+            owner=owner,
+            plugin=plugin,
+        )
+        if waiting + wanted.count(plugin) > most:
+            raise Fault(
+                "limit",
+                f"{waiting} jobs that the plugin {plugin} has sent out for you wait already and {wanted.count(plugin)} more "
+                f"would pass its limit of {most}; nothing was sent out.",
+                reason="QUEUE_LIMIT",
+                limit=most,
+                plugin=plugin,
+            )
+
+
 def _insert(
     tx: Tx,
     session: Session,
@@ -333,8 +358,8 @@ def _insert(
 ) -> Job:
     job_id = f"bg-{secrets.token_hex(6)}"
     tx.x(
-        "insert into jobs (id, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
-        "status, created_at, parent, depth) values (:id, :owner, :session, :batch, :key, :fingerprint, :type, "
+        "insert into jobs (id, plugin, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
+        "status, created_at, parent, depth) values (:id, :plugin, :owner, :session, :batch, :key, :fingerprint, :type, "
         ":description, :prompt, :tools, 'queued', :now, :parent, :depth)",
         id=job_id,
         owner=session.owner,
@@ -343,6 +368,7 @@ def _insert(
         key=key,
         fingerprint=spec.fingerprint,
         type=spec.subagent_type,
+        plugin=spec.plugin,
         description=tx.seal("jobs.description", job_id, ceilings.keep(level, spec.description, tx.redact)),
         prompt=tx.seal("jobs.prompt", job_id, ceilings.keep(level, spec.prompt, tx.redact)),
         tools=json.dumps(spec.tools),

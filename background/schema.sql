@@ -264,6 +264,7 @@ create table jobs (
     tool_calls integer not null default 0,
     parent text,                                -- the job that sent it out
     depth integer not null default 1,           -- levels below the chat
+    plugin text,                                -- the plugin that sent it out
     unique (owner, key),
     check ((completed_at is null) = (status in ('queued', 'running', 'input_required'))),
     check ((canceled_by is null) or (status = 'canceled')),

@@ -99,6 +99,7 @@ class Outrider:
         self.settings = settings
         self._model, self._now = announced(model), now
         self._plugins = plugins.load()
+        require_installed(settings, self._plugins)
         self._offers = _offers(settings, self._plugins)
         self._models = [self._model, *(offer.model for offer in self._offers.values() if offer.model)]
         self._serves, self._works = serves, works
@@ -276,6 +277,7 @@ def limits_of(settings: Settings) -> Limits:
         max_attempts=settings.max_attempts,
         max_open_tasks=settings.max_open_tasks_per_user,
         max_queued_jobs=settings.max_queued_jobs,
+        max_queued_of_plugins=settings.plugins,
         max_depth=settings.max_depth,
         batch_join_timeout=int(settings.batch_join_timeout_s * SECOND),
     )
@@ -299,6 +301,14 @@ def routes(house: House) -> list[BaseRoute]:
         *openapi.routes(house, VERSION),
         *console.routes(),
     ]
+
+
+def require_installed(settings: Settings, added: Plugins) -> None:
+    """Raises `BadSetting` for a table of a plugin that is not there."""
+    for name in settings.plugins:
+        if name not in added.names:
+            there = ", ".join(added.names) or "none"
+            raise BadSetting(f"plugins.{name}: no plugin of this name is installed; there are: {there}")
 
 
 async def require_token(settings: Settings, db: Database) -> None:

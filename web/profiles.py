@@ -1,4 +1,4 @@
-"""`[profiles.NAME]` and `[providers.NAME]` of `outrider.toml`: tables to values, each field checked as it is read.
+"""`[profiles.NAME]`, `[providers.NAME]`, `[plugins.NAME]` of `outrider.toml`: tables to values, each field checked as read.
 
 Each field stands once, with what is allowed in it. A refusal is one line that names profile, field and value. Whether
 a handler, tool or model of that name exists is not known here: that shows when all is put together.
@@ -19,6 +19,7 @@ NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
 MOST_TASKS = 100_000
 MOST_DAYS = 36_500
+MOST_JOBS = 100_000
 OF_THE_AGENT = ("model", "instructions", "tools")
 Check = Callable[[Any], Any]
 
@@ -94,6 +95,8 @@ FIELDS: Mapping[str, tuple[Check, str]] = {
     "retention_days": (_whole(MOST_DAYS), f"a whole number from 1 to {MOST_DAYS:,}"),
 }
 
+OF_A_PLUGIN = {"max_queued_jobs": (_whole(MOST_JOBS), f"a whole number from 1 to {MOST_JOBS:,}")}
+
 
 def read_profiles(tables: Any) -> dict[str, Profile]:
     """The profiles that `[profiles.NAME]` tables define, over those that are built in. Raises `BadTable`."""
@@ -122,6 +125,13 @@ def read_providers(tables: Any) -> dict[str, str]:
     _require_tables("providers", tables)
     given = {name: _fields(f"providers.{name}", table, {"answer_level": LEVEL}) for name, table in tables.items()}
     return {name: fields.get("answer_level", LEVELS[0]) for name, fields in given.items()}
+
+
+def read_plugins(tables: Any) -> dict[str, int]:
+    """How many jobs each plugin may have waiting that a `[plugins.NAME]` table says it of. Raises `BadTable`."""
+    _require_tables("plugins", tables)
+    given = {name: _fields(f"plugins.{name}", table, OF_A_PLUGIN) for name, table in tables.items()}
+    return {name: fields["max_queued_jobs"] for name, fields in given.items() if fields}
 
 
 def split(value: Any) -> tuple[dict[str, Any], Any]:

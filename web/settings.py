@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 
 from agent.profiles import BUILTIN, Profile
 from background.ceilings import LEVELS
-from web.profiles import BadTable, read_profiles, read_providers, shown, split
+from web.profiles import BadTable, read_plugins, read_profiles, read_providers, shown, split
 from web.setting_values import (
     BadEntry,
     Count,
@@ -63,7 +63,7 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8420"
 # Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
 # Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
-TABLES = frozenset({"defined_profiles", "providers"})
+TABLES = frozenset({"defined_profiles", "plugins", "providers"})
 
 SECRET = frozenset({"seal_key", "webhook_keys"})  # never repeated, in no refusal
 
@@ -184,6 +184,9 @@ class Settings(BaseModel):
     )
     defined_profiles: Annotated[Mapping[str, SkipValidation[Profile]], BeforeValidator(read_profiles)] = Field(
         default={}, exclude=True, description="`[profiles.NAME]`, by name."
+    )
+    plugins: Annotated[Mapping[str, int], BeforeValidator(read_plugins)] = Field(
+        default={}, exclude=True, description="How many jobs each `[plugins.NAME]` may have waiting of a user's."
     )
     providers: Annotated[Mapping[str, str], BeforeValidator(read_providers)] = Field(
         default={}, description="The answer level of each `[providers.NAME]` that gives one."
@@ -362,7 +365,7 @@ def _from_file(data: Path) -> dict[str, Any]:
     if "data" in found:
         raise BadSetting(f"data: {FILE} lies in the data folder and cannot move it; use --data or {PREFIX}DATA")
     for name in found:
-        _known(name, FILE, [*_simple(), "providers"])
+        _known(name, FILE, [*_simple(), "plugins", "providers"])
     try:
         defined, named = split(found.pop("profiles", None))
     except BadTable as bad:

@@ -41,6 +41,7 @@ alter table jobs add column output_tokens integer not null default 0;
 alter table jobs add column tool_calls integer not null default 0;
 alter table jobs add column parent text;         -- the job that sent it out
 alter table jobs add column depth integer not null default 1;  -- levels below the chat
+alter table jobs add column plugin text;         -- the plugin that sent it out
 create index jobs_of_parent on jobs (parent) where parent is not null;
 
 create table expenses (

@@ -14,12 +14,15 @@ The handler `trial` does what the message's text says, one command after another
     file N X      gives a file named N that says X    link URL      gives a link
     named N X     adds an artifact named N: X, and the data {"of": N}
     look JOB      says a job's status, as the sdk tells it; `home ID` opens a session by it, `find Q` counts hits
+    stop JOB      cancels a job by it
+    send JSON     sends a job out by the sdk, `batch JSON` several; says their ids, or why not. `thread JSON` does it from a thread
 
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
-`boom` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
+`boom`, `send` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
 everything), `redactor` (masks "hush"), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
-out, by tools and by the sdk: `send(session, prompt)`). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
+out, by tools and by the sdk: `send(session, prompt)`), `thread` (a thread of the plugin's own sends a job out for the
+session `threaded` once the door `thread` is open, and writes into the diary what came of it). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
 `parker` has them too, and parks.
 """
@@ -28,7 +31,9 @@ import asyncio
 import base64
 import json
 import os
+import threading
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +113,14 @@ async def trial(work: Any) -> Any:
                 said.append(status.status if status else "no such job")
             case "home":
                 said.append(await sdk.open_session(rest))
+            case "stop":
+                said.append(await told(stopped(rest)))
+            case "send":
+                said.append(await told(sdk.spawn_background(**json.loads(rest))))
+            case "batch":
+                said.append(await told(sdk.spawn_batch(**json.loads(rest))))
+            case "thread":
+                said.append(await asyncio.to_thread(asyncio.run, told(sdk.spawn_background(**json.loads(rest)))))
             case "find":
                 said.append(f"{len(await sdk.search_knowledge(rest))} hits")
             case "boom":
@@ -119,6 +132,27 @@ async def trial(work: Any) -> Any:
             case _:
                 said.append(command)
     return [*([{"text": "\n".join(said)}] if said else []), *parts] if parts else "\n".join(said)
+
+
+async def told(call: Coroutine[Any, Any, Any]) -> str:
+    """What came of a call of the sdk's, in a line."""
+    try:
+        made = await call
+    except Fault as fault:
+        return f"{fault.reason or fault.kind}: {fault.message}"
+    return ",".join(made) if isinstance(made, list) else str(made)
+
+
+async def stopped(job_id: str) -> str:
+    status = await sdk.cancel_background(job_id)
+    return f"{status.status} by {status.canceled_by}"
+
+
+def threaded(outrider: Any) -> None:
+    while not is_open("thread"):
+        time.sleep(0.01)
+    with outrider.acting():
+        note("thread " + asyncio.run(told(sdk.spawn_background(session="threaded", prompt="work"))))
 
 
 def cycle() -> list[Any]:
@@ -153,6 +187,7 @@ def trial_sync(work: Any) -> Any:
         while verb == "wait" and not is_open(rest):
             time.sleep(0.01)
         said += [rest] if verb == "echo" else []
+        said += [asyncio.run(told(sdk.spawn_background(**json.loads(rest))))] if verb == "send" else []
     note(f"ended {work.task_id}")
     return "\n".join(said)
 
@@ -245,6 +280,8 @@ def register(outrider: Any) -> None:
         outrider.output_guard(guard_no)
     if "redactor" in more:
         outrider.redactor(redact)
+    if "thread" in more:
+        threading.Thread(target=threaded, args=(outrider,), daemon=True).start()
     if "sender" in more:
         outrider.tool(send)
         tools = (
