@@ -1,9 +1,11 @@
 """Lists of tasks, as they may be seen: filtered, counted and paged by the database, over indexed columns. Reads only.
 
 The order is the time of the status, newest first, then the id, and a page goes on behind a place in it. So writes in
-between repeat nothing, and lose no task that did not change.
+between repeat nothing, and lose no task that did not change. A page is bounded in bytes too, and what is beyond it is
+not even read.
 """
 
+import json
 from typing import Any, NamedTuple
 
 from background import journal
@@ -24,20 +26,72 @@ class Filters(NamedTuple):
     since: int | None = None
 
 
-def page(tx: Tx, owner: str, filters: Filters, limit: int, behind: Place | None, *, content: bool) -> list[View]:
-    """The owner's tasks, `limit` at most, from behind a place on. Without `content` no artifact is read."""
+class Shape(NamedTuple):
+    """What is shown of each task, and how much a page holds: tasks, and bytes, of which one task may be more.
+
+    `history`: so many of its latest messages, None for all. Without `content` no artifact is read.
+    """
+
+    tasks: int
+    size: int
+    history: int | None = None
+    content: bool = False
+
+
+def page(tx: Tx, owner: str, filters: Filters, shape: Shape, behind: Place | None) -> tuple[list[View], Place | None]:
+    """The owner's tasks from behind a place on, one at least if there is one, and the place where more of them follow."""
     where, given = _where(owner, filters)
     at, last = behind or (0, "")
     if behind:
         where += " and (v.at < :at or (v.at = :at and v.task_id > :last))"
-    rows = tx.q(
-        f"{journal.WHOLE_VIEWS if content else journal.VIEWS} where {where} order by v.at desc, v.task_id limit :limit",
+    found = tx.q(
+        f"select v.at, v.task_id from views v where {where} order by v.at desc, v.task_id limit :limit",
         **given,
         at=at,
         last=last,
-        limit=limit,
+        limit=shape.tasks + 1,
     )
-    return [journal.seen(tx, row, content=content) for row in rows]
+    places = [(row["at"], row["task_id"]) for row in found]
+    shown = _within(tx, places[: shape.tasks], shape)
+    rows = tx.q(
+        f"{journal.WHOLE_VIEWS if shape.content else journal.VIEWS} "
+        "where v.task_id in (select value from json_each(:ids)) order by v.at desc, v.task_id",
+        ids=json.dumps([task_id for _, task_id in shown]),
+    )
+    views = [journal.seen(tx, row, content=shape.content) for row in rows]
+    return views, shown[-1] if len(places) > len(shown) else None
+
+
+# What stands around each task, message and piece of an answer, beside what is stored of it.
+_AROUND = {"task": 512, "message": 192, "piece": 32}
+_SIZES = (
+    "select a.value as id, :around_task + coalesce((select length(detail) from tasks where id = a.value), 0) + "
+    "coalesce((select sum(length(m.content) + :around_message) from messages m where m.id in "
+    "(select i.id from messages i where i.content is not null and i.task_id in (select a.value union all "
+    "select t.id from tasks t where t.folded_into = a.value and t.origin = 'user') "
+    "order by i.id desc limit :history)), 0) + iif(:content, "
+    "coalesce((select length(artifacts) + coalesce(length(partial), 0) from results where task_id = a.value), 0) + "
+    "coalesce((select sum(length(content) + :around_piece) from fragments where task_id = a.value), 0), 0) as size "
+    "from json_each(:ids) a order by a.key"
+)
+
+
+def _within(tx: Tx, places: list[Place], shape: Shape) -> list[Place]:
+    """As many of the first as a page holds. The database knows how long a value is without reading it."""
+    sizes = tx.q(
+        _SIZES,
+        ids=json.dumps([task_id for _, task_id in places]),
+        history=-1 if shape.history is None else shape.history,
+        content=shape.content,
+        **{f"around_{what}": size for what, size in _AROUND.items()},
+    )
+    total, fit = 0, 0
+    for row in sizes:
+        total += row["size"]
+        if fit and total > shape.size:
+            break
+        fit += 1
+    return places[:fit]
 
 
 def count(tx: Tx, owner: str, filters: Filters) -> int:

@@ -275,8 +275,10 @@ def history(tx: Tx, task_id: str, limit: int | None) -> list[dict[str, Any]]:
     return [_content(tx, row) for row in reversed(rows)]
 
 
-def histories(tx: Tx, task_ids: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """The protocol messages of each of these tasks, with those that were folded into it, in order."""
+def histories(tx: Tx, task_ids: list[str], limit: int | None) -> dict[str, list[dict[str, Any]]]:
+    """The protocol messages of each of these tasks, with those that were folded into it, in order; its last `limit`."""
+    if limit is not None:
+        return {task_id: history(tx, task_id, limit) for task_id in task_ids} if limit else {}
     found: dict[str, list[dict[str, Any]]] = {}
     rows = tx.q(
         "with asked (id) as (select value from json_each(:ids)), "

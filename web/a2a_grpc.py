@@ -35,6 +35,7 @@ log = logging.getLogger("outrider.a2a")
 SERVICE = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
 DETAILS = "grpc-status-details-bin"
 VERSION = "a2a-version"
+LIBRARY = "grpc._cython.cygrpc"  # its logger
 STOP_S = 1.0  # what is still being answered at the end of a shutdown gets this
 CONNECTION_S = 600.0  # a client is then asked to connect anew, and what it never reads ends with the connection
 Json = dict[str, Any]
@@ -45,6 +46,7 @@ Metadata = list[tuple[bytes, bytes]]
 @asynccontextmanager
 async def serving(house: House) -> AsyncIterator[None]:
     """Serve gRPC until the end of the block. Raises `BadSetting` where the address cannot be had."""
+    logging.getLogger(LIBRARY).addFilter(_in_a_line)
     server = aio.server(options=_options(house.settings))
     server.add_generic_rpc_handlers([Edge(house)])
     address = authority(house.settings.host, house.settings.grpc_port or 0)
@@ -57,6 +59,14 @@ async def serving(house: House) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(STOP_S)
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """What the library logs as a failure of ours, with its traceback: a client is gone, or takes no answer of this size."""
+    if str(record.msg).startswith("ExecuteBatchError"):
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+        record.msg, record.args = "a client did not take its answer: gone, or its limit is lower", ()
+    return True
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

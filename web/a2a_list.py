@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from background import listing, sessions
 from background.database import Tx
 from background.journal import View
-from background.listing import Filters, Place
+from background.listing import Filters, Place, Shape
 from background.states import A2A
 from web import a2a_fields as fields
 from web import a2a_views
@@ -21,6 +21,7 @@ from web.a2a_fields import Limits
 from web.sealed import opened, sealed
 
 PAGE_SIZE, MOST = 50, 100
+PAGE_BYTES = 3 * 1024 * 1024  # about so many, as stored: what most gRPC clients read at once is 4 MiB
 PLACE = "page.tasks"  # what a page token is sealed for
 UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
 # The enum of the protocol, by number, as its JSON allows it to be written too.
@@ -103,29 +104,25 @@ def _page_size(asked: Any) -> int:
 
 
 def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
-    """A ListTasksResponse. A2AError -32602 for a token that was given to somebody else, or for something else."""
+    """A ListTasksResponse. A2AError -32602 for a token that was given to somebody else, or for something else.
+
+    It ends early where its tasks are large, and its token goes on from there.
+    """
     behind = _opened(tx, owner, asked) if asked.page_token else None
-    found = listing.page(tx, owner, asked.filters, asked.page_size + 1, behind, content=asked.artifacts)
-    shown = found[: asked.page_size]
-    said = {} if asked.history_length == 0 else sessions.histories(tx, [view.task_id for view in shown])
-    last = shown[-1] if len(found) > asked.page_size else None
+    shape = Shape(asked.page_size, PAGE_BYTES, asked.history_length, asked.artifacts)
+    shown, last = listing.page(tx, owner, asked.filters, shape, behind)
+    said = sessions.histories(tx, [view.task_id for view in shown], asked.history_length)
     return {
         "tasks": [_task(view, said.get(view.task_id, []), asked) for view in shown],
-        "nextPageToken": sealed(tx, PLACE, _whose(owner, asked.filters), (last.at, last.task_id)) if last else "",
+        "nextPageToken": sealed(tx, PLACE, _whose(owner, asked.filters), last) if last else "",
         "pageSize": asked.page_size,
         "totalSize": listing.count(tx, owner, asked.filters),
     }
 
 
 def _task(view: View, history: list[Json], asked: ListRequest) -> Json:
-    made = a2a_views.task(view, _latest(history, asked.history_length), artifacts=asked.artifacts)
+    made = a2a_views.task(view, None if asked.history_length == 0 else history, artifacts=asked.artifacts)
     return {**made, "artifacts": made.get("artifacts", [])} if asked.artifacts else made
-
-
-def _latest(history: list[Json], length: int | None) -> list[Json] | None:
-    if length is None:
-        return history
-    return history[-length:] if length else None
 
 
 def _opened(tx: Tx, owner: str, asked: ListRequest) -> Place:

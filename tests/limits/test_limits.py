@@ -50,6 +50,7 @@ LIMITS: dict[str, int | float] = {
     "an item of these, `filename`, `mediaType`, `url`, characters": A2A.name_chars,
     "a file as a model reads it, characters": a2a_message.FILE_CHARS,
     "page of `ListTasks`, tasks": a2a_list.MOST,
+    "page of `ListTasks`, bytes": a2a_list.PAGE_BYTES,
     "page token, characters": a2a_list.TOKEN_CHARS,
     "webhooks of a task": webhooks.PER_TASK,
     "address of a webhook, characters": addresses.URL_CHARS,
