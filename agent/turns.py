@@ -353,7 +353,7 @@ class Turns:
                 toolset(desk, spec.tools),
                 progress,
                 user_message(spec.prompt),
-                _Counted(self, turn, steps.tab),
+                _Counted(self, turn, steps),
                 self.bounds.stall_s,
                 self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
             )
@@ -373,11 +373,13 @@ async def _none_below(specs: list[Spec]) -> list[str]:
 class _Counted(loop.Unkept):
     """The steps of a subagent in the foreground: what they cost is its turn's, also where it is run again from its start."""
 
-    def __init__(self, turns: Turns, turn: Turn, tab: Tab) -> None:
-        self._turns, self._turn, self._tab = turns, turn, tab
+    def __init__(self, turns: Turns, turn: Turn, steps: "_Steps") -> None:
+        self._turns, self._turn, self._steps = turns, turn, steps
 
     async def keep_answer(self, number: int, messages: str) -> Collection[int]:
-        await self._turns.persist(expenses.charge, self._turn.task, self._tab.take())
+        owed = self._steps.tab.take()
+        self._steps.below += owed
+        await self._turns.persist(expenses.charge, self._turn.task, owed)
         return ()
 
 
@@ -394,6 +396,7 @@ class _Steps:
         self.pieces = Pieces(self._commit)
         self.stored = turn.stored
         self.tab = Tab()
+        self.below = Usage()  # what subagents in the foreground have cost since the last step
 
     @property
     def quotes(self) -> bool:
@@ -424,7 +427,8 @@ class _Steps:
 
     async def keep_answer(self, number: int, messages: str) -> Collection[int]:
         await self.pieces.end()
-        facts, owed = facts_of(loop.load(messages), self._providers), self.tab.take()
+        facts, owed = facts_of(loop.load(messages), self._providers, self.below), self.tab.take()
+        self.below = Usage()
         try:
             self._level, altered = await self._turns.persist(
                 _keep_answer, self._run, self._turn.task, number, messages, facts, owed
