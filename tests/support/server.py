@@ -54,6 +54,7 @@ class Process:
 
     module = "web.cli"  # its `main` is the whole program
     fresh = False  # whether it begins from nothing, with a cradle too
+    python = sys.executable  # of a fresh one
     cradle: ClassVar[Cradle | None] = None
 
     def __init__(self, data: Path, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -140,7 +141,7 @@ class Process:
         env = bare() | self.env
         if self.cradle and not self.fresh:
             return self.cradle.bear(self.module, self._command, env, self._log)
-        command = [sys.executable, "-m", self.module, *self._command]
+        command = [self.python, "-m", self.module, *self._command]
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 command,
