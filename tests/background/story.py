@@ -47,7 +47,7 @@ story = within()
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Clock, **bounds: int) -> AsyncIterator[Database]:
+async def opened(path: Path, clock: Clock, **bounds: Any) -> AsyncIterator[Database]:
     """The registry at `path`, open for a while; a second one on the same file is another process, near enough."""
     db = await Database(path, clock, Limits(**bounds)).open()
     try:

@@ -172,7 +172,7 @@ async def test_a_task_is_canceled_wherever_it_is(db: Database, stage: str) -> No
     with db.bell.listen("ended") as ear:
         assert await db.write(terminal.cancel_task, task, "user")
         assert await ear.wait(0)
-    assert await db.read(tasks.ends, [task.id]) == {task.id: End("canceled", None, "Canceled by its user.")}
+    assert await db.read(tasks.ends, [task.id]) == {task.id: End("canceled", None, "Canceled by its user.", db.now())}
     assert await value(db, "select state from runs where task_id = :id", id=task.id) == "canceled"
 
 
