@@ -44,8 +44,19 @@ _CALLED = re.compile(
 _DATE = re.compile(r"\(?(?:\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})(?!\d)")
 
 
+PASSES = 8  # more than was ever needed
+
+
 def redact(text: str) -> str:
     """The text with addresses, numbers and credentials replaced by `***`. Masking twice is masking once."""
+    for _ in range(PASSES):
+        before, text = text, _masked(text)
+        if text == before:
+            break  # else what a mask took away may make something of what stood around it
+    return text
+
+
+def _masked(text: str) -> str:
     text = mask_credentials(text)
     if "@" in text:
         text = _EMAIL.sub(lambda found: found[0] if found[0].startswith("git@") else MASK, text)
