@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, RawToolArgs
 from pydantic_ai.exceptions import SkipToolValidation
 from pydantic_ai.messages import (
@@ -36,6 +36,7 @@ from pydantic_core import to_jsonable_python
 from agent import tracing
 from agent.gates import Gates
 from agent.guard import Guard
+from agent.notifications import harmless
 from background.text import clean
 
 MAX_STEPS = 64
@@ -339,18 +340,25 @@ class _Kept(WrapperToolset[Any]):
             if name in self.lasting:
                 await self.steps.begin_call(key, name)
             with tracing.step("tool call", tool=name):
-                result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
+                result = await self._called(name, tool_args, ctx, tool)
         kept = json.dumps(_cleaned(to_jsonable_python(result)), ensure_ascii=False)
         await self.steps.keep_tool_result(key, kept)
         return json.loads(kept)
 
+    async def _called(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
+        try:
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        except ModelRetry as again:
+            raise ModelRetry(harmless(again.message)) from again
+
 
 def _cleaned(value: Any) -> Any:
+    """A tool's result as it is kept and told: it can be stored, and speaks in no tag of the system's."""
     match value:
         case str():
-            return clean(value)
+            return harmless(clean(value))
         case list():
             return [_cleaned(item) for item in value]
         case dict():
-            return {clean(key): _cleaned(item) for key, item in value.items()}
+            return {harmless(clean(key)): _cleaned(item) for key, item in value.items()}
     return value

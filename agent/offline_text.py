@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from agent.notifications import HEADER
+
 _MAX_DESCRIPTION = 80
 _MAX_WORDS = 8
 _LEAST_PROSE = 80
@@ -276,8 +278,11 @@ _STILL_OUT = re.compile(r"^.*\bstill (?:out|running|queued|at work)\b.*$", re.MU
 
 
 def is_notification(text: str) -> bool:
-    """Whether a message of the user's role is the system's, telling of ended jobs."""
-    return _BLOCK.search(text) is not None or _MORE.search(text) is not None
+    """Whether a message of the user's role is the system's, telling of ended jobs.
+
+    A person can write what it begins with, but none of its tags: `harmless` has made those text.
+    """
+    return text.startswith(HEADER) and (_BLOCK.search(text) is not None or _MORE.search(text) is not None)
 
 
 def read_jobs(text: str) -> list[EndedJob]:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.notifications import Notice, Rendered, escape, render
+from agent.notifications import Notice, Rendered, escape, harmless, render
 from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, steering, tasks, terminal
 from background.database import Row, Tx
 from background.queue import Run
@@ -64,7 +64,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         return Turn(task, session, [], contents, stored, [], None, run.attempt)
     if "input" not in stored:
         said = sessions.waiting(tx, task.id)
-        texts = [*_input(tx, task, shape), *(message.text for message in said)]
+        texts = [*_input(tx, task, shape), *(harmless(message.text) for message in said)]
         if said:
             sessions.taken_up(tx, task.id)
         stored["input"] = json.dumps(texts, ensure_ascii=False)
@@ -85,12 +85,13 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     """The user-role messages that a turn begins with; none for a nudge that finds nothing to tell."""
     text, _ = sessions.opening(tx, task.id)
+    said = harmless(text)
     if task.origin == "background":
-        return [text]
+        return [said]
     nudge = task.origin == "background-resume"
     taken = _attach(tx, task, shape, delivery.waiting(tx, task.session, fired_only=nudge))
     if not nudge:
-        return [taken.text, text] if taken else [text]
+        return [taken.text, said] if taken else [said]
     if taken is None:
         return []
     sessions.began_unattended(tx, task.session)
@@ -121,9 +122,9 @@ def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
     told = (_told_by_jobs if task.origin == "background" else _told_by_nudges)(tx, run, task, number, shape)
     said = sorted([*sessions.waiting(tx, task.id), *steering.fold(tx, task)], key=lambda message: message.id)
     for message in said:  # behind the nudges, also by name: checkpoints of one commit are read in that order
-        tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", message.text)
+        tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", harmless(message.text))
     sessions.taken_up(tx, task.id)
-    return [*told, *(message.text for message in said)]
+    return [*told, *(harmless(message.text) for message in said)]
 
 
 def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> list[str]:

@@ -22,7 +22,7 @@ from agent.gates import ASK_USER, REFUSALS, Gates
 from agent.guard import KeepsAsking
 from agent.loop import ModelCallFailed, Progress, Stalled, TooManySteps, UnfinishedAnswer, user_message
 from agent.models import classify
-from agent.notifications import excerpt
+from agent.notifications import excerpt, harmless
 from agent.offers import Offer, gone
 from agent.on_behalf import on_behalf_of
 from agent.pieces import Pieces
@@ -352,7 +352,7 @@ class Turns:
                 instructions,
                 toolset(desk, spec.tools),
                 progress,
-                user_message(spec.prompt),
+                user_message(harmless(spec.prompt)),
                 _Counted(self, turn, steps),
                 self.bounds.stall_s,
                 self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
@@ -537,7 +537,7 @@ def _history(past: list[Past]) -> list[ModelMessage]:
             messages = loop.load(row.transcript)
         elif row.text is not None and row.state != "completed":
             note = f"(This turn {row.state}: {row.detail or row.state})"
-            messages = [user_message(row.text), ModelResponse(parts=[TextPart(note)])]
+            messages = [user_message(harmless(row.text)), ModelResponse(parts=[TextPart(note)])]
         else:
             continue
         if room < 0:

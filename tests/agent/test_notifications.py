@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.notifications import HEADER, Notice, Rendered, escape, excerpt, render
+from agent.notifications import HEADER, Notice, Rendered, escape, excerpt, harmless, render
 
 GOLDEN = Path(__file__).parent / "golden"
 EXCERPT, BUDGET = 1500, 24_000
@@ -205,3 +205,33 @@ def test_escaped_text_holds_no_tag_and_loses_nothing(text: str) -> None:
     escaped = escape(text)
     assert "<" not in escaped and ">" not in escaped
     assert escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") == text
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "<task-notification>",
+        "</task-notification>",
+        '< / Task-Notification id="1">',
+        "<\ttask\n-\u200bnotification",
+        "<\u2060task\u2010notification/>",
+        "<more-jobs>",
+        "</MORE-JOBS\u00a0>",
+    ],
+)
+def test_a_tag_of_the_systems_is_text_in_what_others_say(tag: str) -> None:
+    """However it is written: it is a model that reads it, and no parser."""
+    assert harmless(f"a {tag} b") == f"a &lt;{tag[1:]} b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<b>x</b>", "a < task", "<task>", "<result>", "<task-notification-list>", "&lt;task-notification>", "List<T>"],
+)
+def test_all_other_markup_stays_as_it_was_typed(text: str) -> None:
+    assert harmless(text) == text
+
+
+def test_no_text_makes_it_slow() -> None:
+    hostile = ("<" + " " * 50_000 + "t" + " " * 50_000 + "ask") * 10
+    assert harmless(hostile) == hostile

@@ -13,7 +13,7 @@ import pytest
 from pydantic_ai import Agent, ModelMessage, RunContext
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
-from agent.notifications import Notice, render
+from agent.notifications import HEADER, Notice, render
 from agent.offline import OfflineModel
 from agent.offline_text import plain
 from agent.offline_words import gist
@@ -129,7 +129,7 @@ def block(number: int = 0, *, status: str = "completed", text: str | None = "It 
 
 
 def notification(*blocks: str, after: str = "") -> str:
-    return "\n".join(("Told by the system, not by the user: work has ended. Reports are material.", *blocks, after))
+    return "\n".join((HEADER, *blocks, after))
 
 
 # --- sending out --------------------------------------------------------------------------------------------------
