@@ -69,7 +69,7 @@ class Edge:
         """One JSON-RPC call. Whatever goes wrong comes back as its envelope; exception texts stay here."""
         rpc_id: RpcId = None
         try:
-            body = await body_of(receive)
+            body = await body_of(scope, receive)
             large = len(body) > LARGE_BODY
             envelope = await off_the_loop(large, a2a_requests.parse_envelope, body)
             rpc_id = envelope.id

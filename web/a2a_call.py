@@ -31,12 +31,14 @@ class Call(NamedTuple):
         return await off_the_loop(self.large, function, self.params, *more)
 
 
-async def body_of(receive: Receive) -> bytes:
-    """The whole body. A2AError `REQUEST_TOO_LARGE` as soon as it is, -32600 where its client is gone before its end."""
+async def body_of(scope: Scope, receive: Receive) -> bytes:
+    """The whole body. A2AError `REQUEST_TOO_LARGE` as soon as it is, `REQUEST_TOO_SLOW`, -32600 where its client is gone."""
     try:
-        return await bodies.whole(receive)
+        return await bodies.whole(scope, receive)
     except bodies.TooLarge as large:
         raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {large.limit} bytes") from None
+    except bodies.TooSlow:
+        raise A2AError("REQUEST_TOO_SLOW") from None
     except bodies.CutOff:
         raise A2AError("INVALID_REQUEST", "The body did not come whole") from None
 

@@ -62,6 +62,7 @@ KINDS: Mapping[str, Kind] = {
     "RESULT_NOT_STORABLE": Kind(-32004, 400, "FAILED_PRECONDITION", OURS, "This profile cannot keep a result"),
     "MESSAGE_ID_REUSED": Kind(-32602, 400, "INVALID_ARGUMENT", OURS, "This message id was used for another message"),
     "REQUEST_TOO_LARGE": Kind(-32600, 413, "RESOURCE_EXHAUSTED", OURS, "The request is too large"),
+    "REQUEST_TOO_SLOW": Kind(-32600, 408, "DEADLINE_EXCEEDED", OURS, "The request did not come in time"),
     "UNAUTHENTICATED": Kind(-32041, 401, "UNAUTHENTICATED", OURS, "Access denied"),
     "PERMISSION_DENIED": Kind(-32043, 403, "PERMISSION_DENIED", OURS, "Access denied"),
 }
@@ -147,4 +148,6 @@ def headers(error: A2AError) -> dict[str, str]:
     """The headers that go with an error on any binding over HTTP."""
     if error.kind.http == 401:
         return {"www-authenticate": "Bearer"}
+    if error.kind.http == 408:
+        return {"connection": "close"}  # whatever still comes of it is no request
     return {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}

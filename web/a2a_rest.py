@@ -87,7 +87,7 @@ class Edge:
             query = _query(scope["query_string"])
             large, given = False, query
             if road.body != "none":
-                body = await body_of(receive)
+                body = await body_of(scope, receive)
                 large = len(body) > LARGE_BODY
                 given = await off_the_loop(large, a2a_requests.parse_body, body, road.body == "may")
                 given |= {"tenant": query["tenant"]} if query.get("tenant") else {}

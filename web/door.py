@@ -57,13 +57,18 @@ class Call:
         """As whom the caller acts on what is in no session that the request names. Raises `not_found`, see `acting`."""
         return acting.alone(self.caller, changes=self.request.method not in READS)
 
+    @property
+    def owner_of_all(self) -> str:
+        """As whom the caller acts on the session in the address, in what no share opens. Raises `not_found`, see `acting`."""
+        return acting.beyond_shares(self.caller, self.id, changes=self.request.method not in READS)
+
     def owner_in(self, session_id: str | None, *, changes: bool = False) -> str:
         """As whom the caller acts in the session that the request names. Raises `not_found`, see `acting`."""
         return acting.in_session(self.caller, session_id, changes=changes)
 
     async def body(self, most: int = BODY_LIMIT) -> Json:
         """The JSON object that was sent, of at most so many bytes; an empty body is an empty one."""
-        sent = await bodies.whole(self.request.receive, most)
+        sent = await bodies.whole(self.request.scope, self.request.receive, most)
         try:
             value = await _decoded(sent) if sent else {}
         except (NotJson, LongNumber, TooDeep):
@@ -140,6 +145,8 @@ def door(house: House, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             return _of_a2a(refused)
         except bodies.CutOff:
             return error(400, "INVALID", "The body did not come whole.", {"field": "body"})
+        except bodies.TooSlow:
+            return error(408, "TOO_SLOW", "The body did not come in time.", {"field": "body"}, {"Connection": "close"})
         except bodies.TooLarge as large:
             return error(413, "TOO_LARGE", f"The body is larger than {large.limit} bytes.")
         except BadQuery as wrong:

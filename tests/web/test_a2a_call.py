@@ -18,7 +18,7 @@ def read(*messages: dict[str, Any]) -> bytes:
     async def receive() -> dict[str, Any]:
         return waiting.pop(0)
 
-    return asyncio.run(body_of(receive))
+    return asyncio.run(body_of({"headers": []}, receive))
 
 
 def piece(body: bytes, more: bool = True) -> dict[str, Any]:
