@@ -134,12 +134,11 @@ class Job:
             "deterministic": False,
             "dismissed": self.dismissed,
             "attempts": self.attempts,
-            "parent": self.parent,
-            "depth": self.depth,
             "usage": vars(self.usage),
             "report_chars": self.report_chars,
             "excerpt": self.excerpt,
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
+            **({"parent": self.parent, "depth": self.depth} if self.parent else {}),  # only of what a job has sent out
             **({"plugin": self.plugin} if self.plugin else {}),  # only of what a plugin has sent out
             **({"erased": True} if self.erased else {}),  # its report is gone, and only then is this said
         }

@@ -91,16 +91,22 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
         terminal.scrub(tx, task_id)
     jobs.scrub(tx, job_id)
     events.erase_job(tx, job.session, job_id)
-    sessions.rewrite_notifications(tx, job.session, job_id, forget)
-    for task_id in tasks.ids_of_sessions(tx, json.dumps([job.session])):
+    for told in (job.session, *sessions.of_job(tx, owner, [job.parent] if job.parent else [])):
+        _forget_report(tx, told, job_id, forget)
+    _enqueue(tx, owner, [job_id])
+
+
+def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
+    """Take a report out of what the turns of a session were given."""
+    sessions.rewrite_notifications(tx, session, job_id, forget)
+    for task_id in tasks.ids_of_sessions(tx, json.dumps([session])):
         answers = masked.answers(tx, task_id)
         checkpoints.rewrite_all(tx, task_id, forget)
         masked.mark(tx, task_id, answers)
-    running = tasks.running(tx, job.session)
+    running = tasks.running(tx, session)
     run = queue.open_run_of(tx, running.id) if running else None
     if run is not None:
         queue.start_over(tx, run["id"])
-    _enqueue(tx, owner, [job_id])
 
 
 def purge(tx: Tx, ages: Ages) -> int:

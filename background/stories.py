@@ -81,6 +81,7 @@ def _sent(tx: Tx, job: Job) -> dict[str, Any]:
     key = tx.value("select key from jobs where id = :id", id=job.id)
     by, _, rest = key.partition(":")
     facts = {"session": job.session_id, "subagent_type": job.subagent_type}
+    facts |= {"parent": job.parent} if job.parent else {}
     facts |= {"plugin": job.plugin} if job.plugin else {}
     first = tx.value("select batch_id from members where job_id = :id order by attempt limit 1", id=job.id)
     return {**facts, "batch_id": first, **({"task_id": rest.partition(":")[0]} if by == "step" else {})}

@@ -13,10 +13,9 @@ from starlette.routing import BaseRoute, Route
 from agent import spawning
 from agent.profiles import CHAT
 from agent.spawning import MAX_BATCH, spec_of
-from background import batches, expenses, jobs, questions, results, sessions, terminal
+from background import batches, jobs, questions, results, sessions, terminal
 from background.database import Tx
 from background.errors import Fault
-from background.expenses import Entry
 from background.jobs import Job, Spec
 from background.results import Result
 from background.text import clean, clip
@@ -112,19 +111,8 @@ def _spawn(tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], leve
 
 
 async def get_job(call: Call) -> Json:
-    job, result, spent = await call.db.read(_whole, call.caller, call.id)
-    report = result.text if result and job.ended and not job.erased else None
-    return {**job_json(job), "report": report, "expenses": [_entry_json(entry) for entry in spent]}
-
-
-def _whole(tx: Tx, caller: Caller, job_id: str) -> tuple[Job, Result | None, list[Entry]]:
-    return *_with_report(tx, caller, job_id), expenses.of_job(tx, job_id)
-
-
-def _entry_json(entry: Entry) -> Json:
-    """What one part of one of the job's turns has cost."""
-    which = {"task_id": entry.task_id, "part": entry.part, "cause": entry.cause, "at": rfc3339(entry.at)}
-    return which | vars(entry.usage)
+    job, result = await call.db.read(_with_report, call.caller, call.id)
+    return {**job_json(job), "report": result.text if result and job.ended and not job.erased else None}
 
 
 def _with_report(tx: Tx, caller: Caller, job_id: str) -> tuple[Job, Result | None]:

@@ -166,6 +166,7 @@ def job_page(job: dict[str, Any]) -> str:
         "reason": ": ".join(filter(None, (line(error.get("reason")), line(error.get("message"))))),
         "attempts": line(job["attempts"]) if job.get("attempts", 1) > 1 else "",
         "session": line(job["session"]),
+        "sent out by": line(job.get("parent")),
         "created": when(job["created_at"]),
         "started": when(job.get("started_at")),
         "ended": when(job.get("completed_at")),

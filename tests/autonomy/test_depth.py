@@ -21,6 +21,7 @@ from tests.cases.stories import (
     when_told,
     worker,
 )
+from tests.lifecycle.looking import places
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
 from tests.support.server import Server
@@ -116,6 +117,12 @@ def test_S79_what_a_job_sends_out_is_told_to_it_while_it_works(
     ]
     assert hit["source"] == "s79-told"
 
+    # F165: erased, it is in no byte of the sender's turn either
+    assert places(deep.data, "child's report")
+    assert deep.http.delete(f"/api/background/{child['id']}/report").status_code == 202
+    deep.wait(lambda: not places(deep.data, "child's report"))
+    assert deep.job(sent)["report"] == "My child has said it."
+
 
 def test_S79_what_ends_after_the_job_that_sent_it_out_is_told_to_the_chat(deep: Server, model: ScriptedModel) -> None:
     model.rules(
@@ -146,7 +153,7 @@ def test_S79_two_levels_and_no_third_by_tool_and_sdk_alike(deep: Server, model: 
     deep.wait(lambda: len(deep.jobs("s79-deep")) == 3)
     jobs = deep.jobs("s79-deep")
     when_told(deep, *(one["id"] for one in jobs))
-    assert {one["prompt"]: (one["depth"], one["parent"]) for one in jobs} == {
+    assert {one["prompt"]: (one.get("depth", 1), one.get("parent")) for one in jobs} == {
         "s79 first": (1, None),
         "s79 second": (2, sent),
         "s79 sdk": (2, sent),

@@ -221,11 +221,11 @@ def test_S42_a_step_that_runs_again_after_a_crash_does_not_spawn_again(
     model.rules([*fan("e42 fans", "e42 one", "e42 two"), worker("e42 (one|two)"), briefing()])
     recorded, failed = tasks.checkpoint, []
 
-    def crashing(tx: Tx, run: Run, name: str, content: str, facts: dict[str, Any] | None = None) -> None:
+    def crashing(tx: Tx, run: Run, name: str, content: str, facts: dict[str, Any] | None = None) -> str:
         if name.startswith("tool:") and not failed:
             failed.append(name)
             raise RuntimeError("the worker is gone")
-        recorded(tx, run, name, content, facts)
+        return recorded(tx, run, name, content, facts)
 
     monkeypatch.setattr(tasks, "checkpoint", crashing)
     turn = outrider.say("e42s", "e42 fans")
