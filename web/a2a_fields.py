@@ -55,20 +55,20 @@ def kept(given: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     return {key: given[key] for key in fields if given.get(key) not in (None, "")}
 
 
-def by_json_names(given: dict[str, Any]) -> dict[str, Any]:
+def by_json_names(given: dict[str, Any], at: str) -> dict[str, Any]:
     """An object of the protocol, its fields by their names in JSON, however they were spelled."""
     if PROTO_NAMES.keys().isdisjoint(given):
         return given
     for name, in_json in PROTO_NAMES.items():
         if name in given and in_json in given:
-            raise invalid(in_json, "must be given once")
+            raise invalid(at + in_json, "must be given once")
     return {PROTO_NAMES.get(name, name): value for name, value in given.items()}
 
 
 def object_at(given: dict[str, Any], key: str, at: str) -> dict[str, Any] | None:
     """An object of the protocol, None where it is not set."""
     value = _object_at(given, key, at)
-    return by_json_names(value) if value else value
+    return by_json_names(value, f"{at}{key}.") if value else value
 
 
 def _object_at(given: dict[str, Any], key: str, at: str) -> dict[str, Any] | None:
@@ -97,7 +97,7 @@ def params(sent: Any) -> dict[str, Any]:
     # An interface of ours never asks for a tenant, and nobody's scope is anything but their own.
     if sent.get("tenant") not in (None, ""):
         raise invalid("tenant", "must be empty: this server has no tenants")
-    return by_json_names(sent)
+    return by_json_names(sent, "")
 
 
 def strings(given: dict[str, Any], key: str, at: str, limits: Limits) -> None:

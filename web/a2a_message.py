@@ -7,6 +7,7 @@ fit to be stored and sent out again as it is.
 import base64
 import binascii
 import hashlib
+import re
 from typing import Any
 
 from background.values import canonical
@@ -17,6 +18,9 @@ from web.claims import is_reserved, is_session_id
 
 CONTENT = ("text", "raw", "url", "data")
 ABOUT_PART = ("metadata", "filename", "mediaType")
+MAY_BE_WHOLE = re.compile(
+    r"\.0[,}\]]|[0-9]e\+"
+)  # in a canonical text: a number that may be, or words that look like one
 FILE_CHARS = 100_000  # of each file that a model is given; the whole message is bounded by its size
 MESSAGE_FIELDS = ("messageId", "contextId", "taskId", "role", "metadata", "extensions", "referenceTaskIds")
 
@@ -123,16 +127,27 @@ def steers(message: dict[str, Any]) -> bool:
 def fingerprint(message: dict[str, Any]) -> str:
     """What a checked message is told by when its id comes again: the same for the same content in any order of members.
 
-    A2AError -32602 for NaN and Infinity, which no JSON text can hold.
+    A whole number is the same with a fraction of nothing: some clients and some wires have no other numbers. A2AError -32602 for NaN and Infinity, which no JSON text can hold.
     """
     try:
         text = canonical(message)
+        if MAY_BE_WHOLE.search(text):
+            text = canonical(_whole(message))
     except ValueError:
         # Metadata was looked at before, so it is a part's data; the slow way finds out which.
         for index, part in enumerate(message["parts"]):
             fields.finite(part.get("data"), f"message.parts[{index}].data")
         raise
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _whole(value: Any) -> Any:
+    """The value with each number that is whole as an integer."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _whole(inner) for key, inner in value.items()}
+    return [_whole(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _check_context_id(message: dict[str, Any], limits: Limits) -> None:
@@ -153,7 +168,7 @@ def _parts(parts: Any, limits: Limits) -> list[dict[str, Any]]:
 def _part(part: Any, at: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(part, dict):
         raise invalid(at, "must be an object")
-    part = fields.by_json_names(part)
+    part = fields.by_json_names(part, f"{at}.")
     # A null is a value of `data` and no value of any other field.
     present = [key for key in CONTENT if key in part and (key == "data" or part[key] is not None)]
     if len(present) != 1:

@@ -225,6 +225,16 @@ def test_a24_one_message_is_one_task_over_whichever_binding_it_comes(shared: Ser
         assert again.reason == "MESSAGE_ID_REUSED"
 
 
+def test_a24_a_message_with_whole_numbers_is_one_task_though_one_binding_has_none(shared: Server) -> None:
+    sent = message(
+        parts=[{"data": {"i": 1, "many": [2, -3.0, 10**15], "half": 0.5}}], metadata={"skill": "echo", "n": 7}
+    )
+    tasks = [
+        binding.ask(shared, "SendMessage", {"message": sent, "configuration": {"historyLength": 0}}) for binding in ALL
+    ]
+    assert len({answer.task["id"] for answer in tasks}) == 1
+
+
 def test_a21_a_wait_ends_at_its_deadline_with_the_tasks_id_and_the_task_goes_on(
     impatient: Server, model: ScriptedModel, binding: Binding
 ) -> None:

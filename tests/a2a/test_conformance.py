@@ -74,6 +74,26 @@ def test_names_of_the_proto_file_are_read_as_those_of_json(shared: Server, bindi
     assert (twice.reason, twice.message) == ("INVALID_PARAMS", "contextId: must be given once")
 
 
+@pytest.mark.parametrize(
+    ("place", "field"),
+    [
+        ({"configuration": {"historyLength": 1, "history_length": 1}}, "configuration.historyLength"),
+        ({"message": message() | {"message_id": "m"}}, "message.messageId"),
+        (
+            {"message": message(parts=[{"text": "x", "mediaType": "text/plain", "media_type": "text/plain"}])},
+            "message.parts[0].mediaType",
+        ),
+    ],
+    ids=["configuration", "message", "part"],
+)
+def test_f180_a_field_that_is_given_in_both_spellings_is_named_with_its_way(
+    shared: Server, place: Json, field: str
+) -> None:
+    twice = wire.post(shared, "SendMessage", {"message": message(), **place})
+    assert wire.told(twice) == (200, -32602, "INVALID_PARAMS")
+    assert wire.error(twice)["message"] == f"{field}: must be given once"
+
+
 def test_every_answer_has_names_in_camel_case_states_by_name_and_times_in_utc(shared: Server, binding: Binding) -> None:
     """Sections 5.5 and 5.6.1."""
     with binding.stream(shared, "SendStreamingMessage", {"message": message("names")}) as told:

@@ -487,6 +487,14 @@ def test_the_order_of_a_list_is_content() -> None:
     assert send(parts=[{"data": [1, 2]}]).fingerprint != send(parts=[{"data": [2, 1]}]).fingerprint
 
 
+def test_a24_a_whole_number_is_the_same_with_a_fraction_of_nothing_and_as_words_it_is_not() -> None:
+    def mark(value: Any) -> str:
+        return send(parts=[{"data": value}]).fingerprint
+
+    assert mark({"i": 1, "far": [10**20, -3]}) == mark({"i": 1.0, "far": [1e20, -3.0]})
+    assert len({mark(value) for value in (1, 1.5, True, "1", "1.0", "1.0,", [1], ["1.0"], ["1"])}) == 9
+
+
 # --- asking about a task --------------------------------------------------------------------------------------------
 
 
