@@ -169,7 +169,7 @@ def require_open(tx: Tx, asked: Asked, checkpoints: Collection[str]) -> None:
 
 def _check_form(schema: dict[str, Any], data: Any) -> None:
     if data is None:
-        raise Fault("invalid", "A form is answered with a data part.", field="message.parts")
+        raise Fault("invalid", "A form is answered with a data part.", field="message.parts.data")
     try:
         Schema(schema).check(data)
     except BadSchema:  # a question that was asked by an older version, with a form that could not be used today

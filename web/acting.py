@@ -27,6 +27,13 @@ def in_session(caller: Caller, session_id: str | None, *, changes: bool = False)
     return alone(caller, changes=changes)
 
 
+def beyond_shares(caller: Caller, session_id: str, *, changes: bool) -> str:
+    """The owner for what of a session no share opens. Raises `not_found`, for the shared one too: never another of its name."""
+    if caller.share is not None and session_id == caller.share.session:
+        raise not_found("session")
+    return alone(caller, changes=changes)
+
+
 def on_task(tx: Tx, caller: Caller, task_id: str, *, changes: bool = False) -> str:
     """The owner for what is asked of a task: in a shared session, of its own turns and not of its jobs' tasks."""
     share = caller.share

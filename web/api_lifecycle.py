@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024  # of a snapshot
 
 
 async def erase_session(call: Call) -> Response:
-    await call.db.write(_erase_session, call.owner, call.id)
+    await call.db.write(_erase_session, call.owner_of_all, call.id)
     return JSONResponse({"erased": call.id}, 202)
 
 
@@ -36,7 +36,7 @@ def _erase_session(tx: Tx, owner: str, given: str) -> None:
 
 async def erase_task(call: Call) -> Response:
     task_id = call.request.path_params["task_id"]
-    await call.db.write(_erase_task, call.owner, call.id, task_id)
+    await call.db.write(_erase_task, call.owner_of_all, call.id, task_id)
     return JSONResponse({"erased": task_id}, 202)
 
 
@@ -58,7 +58,7 @@ def _erase_report(tx: Tx, owner: str, job_id: str) -> Json:
 
 
 async def export_session(call: Call) -> Response:
-    owner = call.owner
+    owner = call.owner_of_all
     found = await call.db.read(lambda tx: snapshots.export(tx, sessions.get(tx, owner, call.id)))
     name = f'attachment; filename="{call.id.replace(":", "_")}.json"'
     return JSONResponse(found, headers={"Content-Disposition": name})
@@ -88,7 +88,7 @@ async def copy_session(call: Call) -> Response:
     call.house.require_open()
     body = await call.body()
     target = f"s-{secrets.token_hex(8)}" if body.get("id") is None else session_id(body["id"], "id")
-    return JSONResponse(await call.db.write(_copy, call.owner, call.id, target), 201)
+    return JSONResponse(await call.db.write(_copy, call.owner_of_all, call.id, target), 201)
 
 
 def _copy(tx: Tx, owner: str, given: str, target: str) -> Json:

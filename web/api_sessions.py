@@ -21,7 +21,7 @@ from background.steering import Course
 from background.text import clip
 from background.times import rfc3339
 from background.usage import Usage
-from web import admission, artifacts
+from web import admission, api_fields, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
 from web.a2a_message import fingerprint, in_words
@@ -221,7 +221,8 @@ async def post_message(call: Call) -> Response:
         question=question,
         steer=steer,
     )
-    accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
+    with api_fields.as_called():
+        accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
 
 
@@ -242,7 +243,7 @@ def _context_of(tx: Tx, owner: str, given: str, task_id: str) -> str:
 
 
 async def stop_jobs(call: Call) -> Json:
-    return {"canceled": await call.db.write(_stop_jobs, call.owner, call.id)}
+    return {"canceled": await call.db.write(_stop_jobs, call.owner_of_all, call.id)}
 
 
 def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
@@ -271,7 +272,7 @@ def _turn(tx: Tx, owner: str, given: str, task_id: str) -> tasks.Task:
 
 async def cancel_turn(call: Call) -> Json:
     task_id = call.request.path_params["task_id"]
-    return await call.db.write(_cancel_turn, call.owner, call.id, task_id)
+    return await call.db.write(_cancel_turn, call.owner_of_all, call.id, task_id)
 
 
 def _cancel_turn(tx: Tx, owner: str, given: str, task_id: str) -> Json:

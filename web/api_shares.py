@@ -21,7 +21,7 @@ LASTS_S, MOST_S = 7 * DAY_S, 365 * DAY_S
 
 
 async def list_shares(call: Call) -> Json:
-    found = await call.db.read(_of_session, call.owner, call.id)
+    found = await call.db.read(_of_session, call.owner_of_all, call.id)
     return {"shares": [{**_json(share), "used_by": list(map(_use, used))} for share, used in found]}
 
 
@@ -30,7 +30,7 @@ def _of_session(tx: Tx, owner: str, given: str) -> list[tuple[Share, list[Use]]]
 
 
 async def make_share(call: Call) -> Response:
-    owner, body = call.owner, await call.body()
+    owner, body = call.owner_of_all, await call.body()
     writable, lasts_s = body.get("writable", False), body.get("expires_in_s", LASTS_S)
     if not isinstance(writable, bool):
         raise bad("writable", "true or false")
@@ -45,7 +45,7 @@ def _make(tx: Tx, owner: str, given: str, writable: bool, lasts_s: int) -> tuple
 
 
 async def revoke_share(call: Call) -> Response:
-    await call.db.write(_revoke, call.owner, call.id, call.request.path_params["share"])
+    await call.db.write(_revoke, call.owner_of_all, call.id, call.request.path_params["share"])
     return Response(status_code=204)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.access.people import Person
+from tests.access.people import Person, token_for
 from tests.support.server import Server
 
 SHARE = "X-Share-Token"
@@ -115,6 +115,21 @@ def test_f076_a_share_widens_nothing_that_names_no_session_and_opens_no_other(sh
     ):
         with_it, without = reader.get(path, **query), shared.bob.get(path, **query)
         assert (with_it.status_code, with_it.text) == (without.status_code, without.text), path
+
+
+def test_what_no_share_opens_of_the_session_is_never_that_of_another_of_its_name(
+    shared: Shared, guarded: Server
+) -> None:
+    """Carol has a session of her own that is called as the shared one is: it is not what she has named."""
+    share = shared.share()
+    carol = Person(guarded, token_for(guarded.data, "carol"))
+    carol.echoed(shared.id, "words of carol")
+    with_it = Person(guarded, carol.token, **{SHARE: share["token"]})
+    for path in ("export", "shares"):
+        assert carol.get(f"/api/sessions/{shared.id}/{path}").status_code == 200
+        told = with_it.get(f"/api/sessions/{shared.id}/{path}")
+        assert (told.status_code, told.json()["error"]["code"]) == (404, "NOT_FOUND"), path
+    assert "words for the shared" in with_it.get(f"/api/sessions/{shared.id}/messages").text
 
 
 def test_the_jobs_own_task_is_not_opened_with_the_session(shared: Shared, reader: Person) -> None:

@@ -81,7 +81,7 @@ NO_ANSWERS: dict[str, tuple[str, str, Any, str]] = {
     "an approval: nothing": ("approval", "", None, "message.parts"),
     "an approval: approve, and more": ("approval", "approve it", None, "message.parts"),
     "an approval: data alone": ("approval", "", {"approved": True}, "message.parts"),
-    "a form: text alone": ("form", "three", None, "message.parts"),
+    "a form: text alone": ("form", "three", None, "message.parts.data"),
     "a form: too much": ("form", "", {"size": 6}, "message.parts.data.size"),
     "a form: another type": ("form", "", {"size": "3"}, "message.parts.data.size"),
     "a form: a field missing": ("form", "", {}, "message.parts.data"),

@@ -148,6 +148,25 @@ def test_f097_a_form_is_checked_before_anything_changes_so_that_it_can_be_sent_a
     assert answer_of(ended) == '{"name": "Ada"}'
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "field"),
+    [
+        ("form Your name?", {"text": "x"}, "data"),
+        ("form Your name?", {"data": {"name": 5}}, "data.name"),
+        ("form Your name?", {"data": {"name": "Ada"}, "question": "another"}, "question"),
+        ("ask Which?", {"data": "x", "question": "another"}, "question"),
+    ],
+)
+def test_f097_over_the_api_a_refusal_names_the_field_that_its_sender_wrote(
+    server: Server, asked: str, given: dict[str, object], field: str
+) -> None:
+    task = words.asked(server, asked, skill="trial")
+    told = server.http.post(f"/api/sessions/{task['contextId']}/messages", json=given | {"task_id": task["id"]})
+    assert (told.status_code, told.json()["error"]["details"]["field"]) == (400, field)
+    assert "message." not in told.text
+    wire.cancel(server, task["id"])
+
+
 def test_a_task_that_needs_credentials_is_auth_required_and_goes_on_with_the_answer(server: Server) -> None:
     task = words.asked(server, "auth Sign in there.; echo in", skill="trial", state=AUTH)
     assert words.question(task) == "Sign in there."

@@ -77,7 +77,7 @@ function labelled(label, input) {
   return { element: h("div", { class: "field" }, h("label", {}, label, input), problem), input, tell };
 }
 
-const WITHIN = "message.parts.data"; // where the server says that an answer does not fit its form
+const WITHIN = "data"; // where the server says that an answer does not fit its form
 
 /** Where and why the server says that a form's data does not fit, or nothing. */
 function misfit(error) {
