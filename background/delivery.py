@@ -38,16 +38,15 @@ def ready(tx: Tx, job_id: str, attempt: int) -> bool:
 
 
 # Held members of a batch wait for its join.
-_FIRED = (
-    "and exists (select 1 from members m where m.job_id = deliveries.job_id and m.attempt = deliveries.attempt "
+_HAS_FIRED = (
+    "exists (select 1 from members m where m.job_id = deliveries.job_id and m.attempt = deliveries.attempt "
     "and m.generation is not null)"
 )
-
-
+_FIRED = f"and {_HAS_FIRED}"
 # What a job at work has sent out is the job's to take up, until its batch is told all the same.
 _OURS = (
-    f"and (not exists (select 1 from jobs c join jobs p on p.id = c.parent where c.id = deliveries.job_id "
-    f"and p.completed_at is null) or exists {_FIRED.removeprefix('and exists ')})"
+    f"and ({_HAS_FIRED} or not exists (select 1 from jobs j join jobs sender on sender.id = j.parent "
+    "where j.id = deliveries.job_id and sender.completed_at is null))"
 )
 
 

@@ -9,9 +9,10 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.toolsets import FunctionToolset
 
-from agent.loop import Progress, Unkept, drive, user_message
+from agent.loop import ModelCallFailed, Progress, Unkept, drive, user_message
 from agent.models import build_model
-from agent.providers import before_requests, levels_by_provider, provider_of
+from agent.providers import after_answers, before_requests, levels_by_provider, provider_of
+from background.usage import Usage
 from tests.support.scripted import ScriptedModel
 
 Run = Callable[..., Any]
@@ -103,6 +104,28 @@ def test_f042_each_request_is_told_before_it_is_made_also_a_fallbacks(
     assert run(turn(model, told, streamed)) == "the third answers"
     assert told.heard == [("openai", 0), ("ollama", 1), ("openai", 2)]
     assert told.asked == ["one", "two", "three"]
+
+
+@STREAMED
+def test_F172_what_each_answer_has_cost_is_told_once_and_of_a_failure_nothing(
+    endpoint: ScriptedModel, run: Run, streamed: bool
+) -> None:
+    cost = {"prompt_tokens": 70, "completion_tokens": 7}
+    endpoint.rules([BROKEN | {"times": 1}, {"text": "the second answers", "usage": cost}])
+    spent: list[Usage] = []
+    with after_answers(spent.append):
+        run(turn(build_model("openai-chat:one", ["ollama:two"]), Told(endpoint), streamed))
+    assert spent == [Usage(1, 70, 7, 0)]
+
+
+def test_F172_of_an_answer_that_breaks_off_before_its_provider_said_what_it_cost_nothing_is_told(
+    endpoint: ScriptedModel, run: Run
+) -> None:
+    endpoint.rules([{"text": "It begins, and is cut off in the middle of its words.", "cut_after": 20}])
+    spent: list[Usage] = []
+    with after_answers(spent.append), pytest.raises(ModelCallFailed):
+        run(turn(build_model("openai-chat:one"), Told(endpoint)))
+    assert spent == []
 
 
 @STREAMED

@@ -138,6 +138,32 @@ def test_S79_what_ends_after_the_job_that_sent_it_out_is_told_to_the_chat(deep: 
     assert len(briefings(deep, "s79-left")) == 2  # both in one, after that of the job
 
 
+def test_S79_what_a_job_is_not_told_in_its_batch_s_time_is_told_to_the_chat(
+    own: Serving, model: ScriptedModel, trial: Trial
+) -> None:
+    """The sender is in a step that takes long; once it goes on it hears nothing that was told already."""
+    server = own(OUTRIDER_MAX_DEPTH="2", OUTRIDER_BATCH_JOIN_TIMEOUT_S="0.5")
+    model.rules(
+        [
+            Rule(last_user="^s79 lasts$", tool_calls=[background("s79 child")]),
+            Rule(last_tool="sent out", anywhere="(?m)^s79 lasts$", tool_calls=[calling("dwell", door="late")]),
+            Rule(last_tool="through late", text="Done."),
+            worker("s79 child"),
+            briefing(),
+        ]
+    )
+    sent = spawn(server, "s79-late", "s79 lasts")
+    server.wait(lambda: len(server.jobs("s79-late")) == 2)
+    (child,) = sent_out(server, "s79-late", "s79 child")
+    when_told(server, child["id"])
+    assert server.job(sent)["status"] == "running"
+    trial.open("late")
+    when_told(server, sent)
+    when_quiet(server, "s79-late")
+    assert not [block for asked in requests_of(model, "s79 lasts") for block in news_in(asked)]
+    assert_told_once(server, "s79-late", sent, child["id"])
+
+
 def test_S79_two_levels_and_no_third_by_tool_and_sdk_alike(deep: Server, model: ScriptedModel) -> None:
     second = {"tasks": [job("s79 second", "sender")], "run_in_background": True}
     model.rules(
