@@ -57,6 +57,11 @@ def console(page: Page, scripted_server: Server, script: ScriptedModel) -> Itera
 def test_the_main_road(page: Page, offline: Server) -> None:
     """Asked once: three jobs in the order asked, one briefing without another word, whole reports, and an answer on them."""
     console = Console(page, offline).open()
+    page.evaluate("""() => {
+        window.raw = new Set();
+        const look = () => document.querySelectorAll(".excerpt").forEach((one) => /[*`]/.test(one.textContent) && window.raw.add(one.textContent));
+        new MutationObserver(look).observe(document.body, {childList: true, subtree: true});
+    }""")
     page.get_by_text(EXAMPLE).click()
     console.the("composer").press("Enter")
     expect(console.the("job-batch")).to_have_count(1)
@@ -66,6 +71,8 @@ def test_the_main_road(page: Page, offline: Server) -> None:
     expect(console.the("notification")).to_have_text(["3 jobs reported back"])
     expect(console.the("message-agent")).to_have_text([re.compile("3 jobs went out"), re.compile("3 jobs have ended")])
     expect(console.the("message-user")).to_have_text([EXAMPLE])
+    expect(console.the("excerpt").locator("strong").first).to_have_text("Summary.")
+    assert page.evaluate("[...window.raw]") == [], "Markdown is never shown as it is written"
 
     report = console.read(titles[0])
     expect(console.the("viewer")).to_have_attribute("data-stage", "ready")

@@ -1,7 +1,7 @@
 // How a job stands in its chat: a line while it runs, a card when it is back, a note when there is little to say.
 
 import { hasReport, jobButtons, openButton } from "./actions.js";
-import { h, keyed, once, prose } from "./dom.js";
+import { h, keyed, once, setCleanHtml } from "./dom.js";
 import { counts, elapsed, outcome, plural, statusLabel, whyEnded } from "./format.js";
 import { jobQuestion, questionLook } from "./questions.js";
 import { isLive } from "./state.js";
@@ -57,7 +57,9 @@ function note(job) {
 function excerptOf(job) {
   if (job.erased) return h("p", { class: "hint", testid: "erased" }, "The report was erased.");
   if (!hasReport(job)) return job.status === "completed" && h("p", { class: "hint" }, "No report was kept.");
-  const element = prose("div", { class: "excerpt prose", testid: "excerpt", dir: "auto" }, job.excerpt_html, job.excerpt);
+  const element = h("div", { class: "excerpt prose", testid: "excerpt", dir: "auto" });
+  if (job.excerpt_html === undefined) element.ariaBusy = true; // the news of its end brings Markdown alone: the rest is on its way
+  else setCleanHtml(element, job.excerpt_html);
   for (const link of element.querySelectorAll("a")) link.tabIndex = -1; // may lie below the cut; the reader has them all
   measured.observe(element);
   queueMicrotask(() => measure(element)); // once it stands in the page; a tab in the background is not observed
