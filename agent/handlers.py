@@ -35,7 +35,7 @@ KEY_DIGEST = 12
 
 Part = dict[str, Any]
 Given = str | list[Part] | None
-Function = Callable[["Work"], Any]  # a `Given`, or something to await for one
+Function = Callable[[Any], Any]  # of a `Work`: a `Given`, or something to await for one
 
 
 class BadAnswer(ValueError):
@@ -134,18 +134,18 @@ class Handler:
 
     async def run(self, work: Work) -> list[dict[str, Any]]:
         """The artifacts that came of it, without ids. Raises `BadAnswer`, `Parks`, and whatever the function raises."""
-        with as_plugin(self.plugin):
-            answer = await self._answer(work)
+        answer = await self.call(work)
         answers = [(None, answer), *work._artifacts]
         if is_large([given for _, given in answers]):
             return await one_by_one(artifacts_of, answers)
         return artifacts_of(answers)
 
-    async def _answer(self, work: Work) -> Any:
-        """What the function gives. What only looks like a signal of ours is an error of its own."""
+    async def call(self, work: Any) -> Any:
+        """What the function gives, as its plugin's code. What only looks like a signal of ours is an error of its own."""
         try:
-            given = self.function(work) if self.stoppable else await in_thread(self.function, work)
-            return await given if inspect.isawaitable(given) else given
+            with as_plugin(self.plugin):
+                given = self.function(work) if self.stoppable else await in_thread(self.function, work)
+                return await given if inspect.isawaitable(given) else given
         except BaseExceptionGroup as group:  # of a task group in it
             raise _signal_in(group) or group from None
         except SystemExit as error:

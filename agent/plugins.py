@@ -22,6 +22,7 @@ from pydantic_ai.tools import Tool
 
 from agent import handlers
 from agent.handlers import Handler, Handlers, MalformedHandler
+from agent.listeners import NAMES, Listener
 from agent.on_behalf import as_plugin
 from agent.subagents import MalformedSubagent, Registry, SubagentType
 from agent.tools import TIMEOUT_S, TOOLS
@@ -62,6 +63,7 @@ class Plugins:
     tools: dict[str, PluginTool] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     redactor: Redact | None = None
+    listeners: dict[str, Listener] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of all that are installed, broken ones too
 
@@ -143,6 +145,7 @@ class Additions:
         self._guards: list[Guard] = []
         self._redactor: Redact | None = None
         self._types: dict[str, SubagentType] = {}
+        self._listeners: dict[str, Listener] = {}
 
     def __str__(self) -> str:
         added = [
@@ -151,6 +154,7 @@ class Additions:
             *("an output guard" for _ in self._guards),
             *(["a redactor"] if self._redactor else []),
             *(f"subagent {name}" for name in self._types),
+            *(f"listener {name}" for name in self._listeners),
         ]
         return ", ".join(added) or "nothing"
 
@@ -192,6 +196,16 @@ class Additions:
             raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
         self._types[kind.name] = kind
 
+    def listener(self, name: str, function: Any, *events: str) -> None:
+        """Add `async def function(event)`, which hears `agent.listeners.Event`s of these names, or of all."""
+        handler = handlers.make(name, function, self._name)
+        if unknown := [event for event in events if event not in NAMES]:
+            raise MalformedPlugin(f"listener {name!r}: there is no event {unknown[0]!r}; there are {', '.join(NAMES)}")
+        full = f"{self._name}:{name}"
+        if full in self._listeners:
+            raise MalformedPlugin(f"there is a listener {name!r} of this plugin already")
+        self._listeners[full] = Listener(full, handler, frozenset(events or NAMES))
+
     def acting(self) -> AbstractContextManager[None]:
         """What runs in this block is this plugin's: for threads and tasks that it starts itself."""
         return as_plugin(self._name)
@@ -206,6 +220,7 @@ class Additions:
         for kind in self._types.values():
             self._plugins.registry.add(kind)
         self._plugins.tools.update(self._tools)
+        self._plugins.listeners.update(self._listeners)
         self._plugins.guards.extend(self._guards)
         self._plugins.redactor = self._redactor or self._plugins.redactor
 

@@ -53,6 +53,28 @@ def after(tx: Tx, owner: str, last: int, session: str | None = None) -> list[Eve
     ]
 
 
+@dataclass(frozen=True)
+class Told(Event):
+    """The same, and of whom and when."""
+
+    owner: str
+    created_at: int
+
+
+def of_all(tx: Tx, last: int) -> list[Told]:
+    """Everybody's events behind number `last`, in order, `PAGE` at most."""
+    return [
+        Told(
+            row["id"],
+            row["name"],
+            tx.unseal("events.data", f"{row['session']}/{row['uid']}", row["data"]),
+            row["owner"],
+            row["created_at"],
+        )
+        for row in tx.q(f"select * from events where id > :last order by id limit {PAGE}", last=last)
+    ]
+
+
 def newest(tx: Tx) -> int:
     """The number of the newest event of all."""
     return tx.value("select coalesce(max(id), 0) from events")

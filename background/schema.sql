@@ -21,6 +21,7 @@
 --   seals                                  which keys have sealed cells of this file
 --   tokens                                 who may ask at all
 --   tallies                                how often something happened, for the figures
+--   listeners                              how far plugins have heard of events, and which process tells them
 --
 -- A session's life: made by its first message. A task's: submitted → working → completed | failed | canceled, and in
 -- between parked (input_required, auth_required) while it waits for an answer.
@@ -429,4 +430,12 @@ create table tallies (
     label text not null,
     count integer not null check (count > 0),
     primary key (name, label)
+) without rowid;
+
+create table listeners (
+    name text primary key,                      -- the plugin's and its own
+    heard integer not null,                     -- the number of the last event that it has taken
+    holder text,                                -- who tells it
+    held_until integer,
+    check ((holder is null) = (held_until is null))
 ) without rowid;

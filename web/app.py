@@ -33,6 +33,7 @@ from starlette.types import ASGIApp
 from agent import plugins, sdk
 from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
+from agent.listeners import Telling
 from agent.models import Model, ModelNotReady, UnknownModel, build_model, install_command
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
@@ -131,7 +132,8 @@ class Outrider:
             )
             self.app = self._stack()
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
-            for watching in (journal.run_projector(db), callers.watch()):
+            telling = [Telling(db, one).forever() for one in self._plugins.listeners.values()] if self._works else []
+            for watching in (journal.run_projector(db), callers.watch(), *telling):
                 stack.push_async_callback(_end, asyncio.create_task(watching))
             self.worker = Worker(db, self._handlers(), self._pools())
             await self.worker.start()

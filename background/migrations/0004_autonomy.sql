@@ -74,3 +74,11 @@ insert into expenses (session, task_id, part, job_id, cause, at, requests, input
         coalesce(t.ended_at, t.started_at, t.created_at), t.requests, t.input_tokens, t.output_tokens, t.tool_calls
     from tasks t left join jobs j on t.origin = 'background' and j.id = t.cause
     where t.requests > 0 and (t.origin <> 'background' or j.id is not null) order by t.created_at, t.id;
+
+create table listeners (
+    name text primary key,                      -- the plugin's and its own
+    heard integer not null,                     -- the number of the last event that it has taken
+    holder text,                                -- who tells it
+    held_until integer,
+    check ((holder is null) = (held_until is null))
+) without rowid;

@@ -1,6 +1,7 @@
 """An inbox for Outrider: each text file that is put into a folder is a job, whose worker may read that folder's files.
 
-The folder is named by the variable INBOX_FOLDER; the jobs come back in the operator's chat `inbox`. A file is told by its
+The folder is named by the variable INBOX_FOLDER; the jobs come back in the operator's chat `inbox`, and their reports are
+written beside their files. A file is told by its
 name and its time, so it is one job whatever restarts or how many processes look, and another one once it is changed.
 """
 
@@ -12,14 +13,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agent.listeners import Event
 from agent.plugins import MalformedPlugin
-from agent.sdk import open_session, spawn_background
+from agent.sdk import background_status, open_session, spawn_background
 from agent.subagents import SubagentType
 from background.errors import Fault, StorageUnavailable
 
 log = logging.getLogger(__name__)
 
+PLUGIN = "inbox"  # the entry point's name
 SESSION = "inbox"
+ASKED = "The file is "
 SUFFIX = ".txt"
 LOOK_S = 0.5
 MOST_CHARS = 20_000
@@ -40,10 +44,17 @@ class Inbox:
 
     def read_inbox(self, name: str) -> str:
         """The text of a file of the inbox, by its name."""
-        file = next(
-            (file for file in self._files() if file.name == name), None
-        )  # a path to elsewhere is no file's name
+        file = self._named(name)
         return "There is no such file." if file is None else file.read_text(errors="replace")[:MOST_CHARS]
+
+    async def write_report(self, event: Event) -> None:
+        """Writes the report of a job of ours beside its file. It may be told twice, and writes the same again."""
+        if event.data.get("plugin") != PLUGIN:
+            return
+        job = await background_status(event.data["id"])
+        file = self._named(job.prompt.removeprefix(ASKED)) if job and job.report else None
+        if job and file:
+            file.with_suffix(".report.md").write_text(job.report or "")
 
     def look(self) -> None:
         """Sends a job out for each file that is new, or was changed."""
@@ -51,6 +62,10 @@ class Inbox:
             key = f"inbox:{file.name}:{file.stat().st_mtime_ns}"
             if key not in self._sent and _sent(file.name, key):
                 self._sent.add(key)
+
+    def _named(self, name: str) -> Path | None:
+        """The file of this name; a path to elsewhere is no file's name."""
+        return next((file for file in self._files() if file.name == name), None)
 
     def _files(self) -> list[Path]:
         return sorted(file for file in self._folder.glob(f"*{SUFFIX}") if file.is_file() and not file.is_symlink())
@@ -71,7 +86,7 @@ def _sent(name: str, key: str) -> bool:
 
 async def _send(name: str, key: str) -> str:
     session = await open_session(SESSION)
-    asked = {"description": f"Inbox: {name}", "prompt": f"The file is {name}", "subagent_type": CLERK.name, "key": key}
+    asked = {"description": f"Inbox: {name}", "prompt": f"{ASKED}{name}", "subagent_type": CLERK.name, "key": key}
     return await spawn_background(session=session, **asked)
 
 
@@ -93,4 +108,5 @@ def register(outrider: Any) -> None:
     inbox = Inbox(folder)
     outrider.tool(inbox.read_inbox)
     outrider.subagent(CLERK)
+    outrider.listener("reports", inbox.write_report, "background.completed")
     threading.Thread(target=_watch, args=(outrider, inbox), name="inbox", daemon=True).start()

@@ -65,7 +65,9 @@ def test_a_file_in_the_folder_is_one_job_and_comes_back_in_the_chat(
     (job,) = served.jobs("inbox")
     assert (job["plugin"], job["subagent_type"], job["description"]) == ("inbox", "clerk", "Inbox: note.txt")
     served.wait(lambda: served.job(job["id"])["notified"])
-    assert served.job(job["id"])["report"] == "Report: somebody should call the plumber."
+    report = "Report: somebody should call the plumber."
+    assert served.job(job["id"])["report"] == report
+    served.wait(lambda: (folder / "note.report.md").exists() and (folder / "note.report.md").read_text() == report)
     served.restart()
     (folder / "second.txt").write_text("The plumber has been.")
     served.wait(lambda: len(served.jobs("inbox")) > 1)

@@ -20,7 +20,9 @@ The handler `trial` does what the message's text says, one command after another
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
 `boom`, `send` without being awaitable. The folder TRIAL_FOLDER holds diary and doors; TRIAL names what more is added:
 `guard` (refuses a text with "forbidden", says the rule `no-go` for "no go", raises for "explode"), `guard-no` (refuses
-everything), `redactor` (masks "hush"), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
+everything), `redactor` (masks "hush"), `hears` (the listener `diary` writes each event into the diary as
+`heard ID NAME OWNER JOB-OR-TASK`, and fails while the door `deaf` is there and `mended` is not; `ends`, a plain function, writes `ended JOB REPORT` of each job that has
+completed, as the sdk tells it, and sends one job out for a job whose description is `follow me`), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
 out, by tools and by the sdk: `send(session, prompt)`), `thread` (a thread of the plugin's own sends a job out for the
 session `threaded` once the door `thread` is open, and writes into the diary what came of it). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
@@ -155,6 +157,21 @@ def threaded(outrider: Any) -> None:
         note("thread " + asyncio.run(told(sdk.spawn_background(session="threaded", prompt="work"))))
 
 
+async def hear(event: Any) -> None:
+    if is_open("deaf") and not is_open("mended"):
+        note(f"deaf to {event.id}")
+        raise RuntimeError(SECRET)
+    note(f"heard {event.id} {event.name} {event.owner} {event.data.get('id') or event.data.get('task_id')}")
+
+
+def hear_ends(event: Any) -> None:
+    status = asyncio.run(sdk.background_status(event.data["id"]))
+    note(f"ended {status.id} {status.report}")
+    if status.description == "follow me":
+        asked = {"session": status.session_id, "prompt": "work on", "key": f"after {status.id}"}
+        note("followed by " + asyncio.run(told(sdk.spawn_background(**asked))))
+
+
 def cycle() -> list[Any]:
     inner: list[Any] = []
     inner.append(inner)
@@ -280,6 +297,9 @@ def register(outrider: Any) -> None:
         outrider.output_guard(guard_no)
     if "redactor" in more:
         outrider.redactor(redact)
+    if "hears" in more:
+        outrider.listener("diary", hear)
+        outrider.listener("ends", hear_ends, "background.completed")
     if "thread" in more:
         threading.Thread(target=threaded, args=(outrider,), daemon=True).start()
     if "sender" in more:
