@@ -7,7 +7,7 @@ A batch fires when it is closed and nobody is out, or at its deadline with what 
 import json
 from typing import Any
 
-from background import queue
+from background import delivery, queue
 from background.database import Row, Tx
 from background.errors import not_found
 
@@ -119,6 +119,8 @@ def fire(tx: Tx, batch_id: str) -> bool:
             attempt=row["attempt"],
         )
     if not any(row["state"] == "pending" and row["canceled_by"] != "user" for row in ready):
+        stopped = [row["job_id"] for row in ready if row["state"] == "pending"]
+        delivery.held_up(tx, stopped, delivery.NO_NEWS, tried=False)
         return False
     tx.x(
         "insert into joins (batch_id, generation, counts, at) values (:batch, :generation, :counts, :now)",

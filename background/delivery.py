@@ -12,6 +12,7 @@ from background.states import DELIVERY, guard
 TEXTLESS_AFTER = 3  # failed turns after which the block goes without its text
 GIVE_UP_AFTER = 6
 LONGEST_PAUSE = 60 * MINUTE
+NO_NEWS = "Its user stopped it, which wakes nobody: it is told with the session's next turn."
 
 
 def pending(tx: Tx, job_id: str, attempt: int, session: str) -> None:
@@ -238,11 +239,13 @@ _UNTOLD = "d.state in ('pending', 'attached')"  # in the words of its index, by 
 def undelivered(tx: Tx) -> Row:
     """How many ends wait to be told that are news to their user, and the age of the oldest: count, oldest_at.
 
-    What its user has canceled waits for the next turn, however long that takes, and is nothing to worry about.
+    What its user has canceled waits for the next turn, however long that takes, and is nothing to worry about: at_next_turn.
     """
+    news = "filter (where j.canceled_by is not 'user')"
     row = tx.one(
-        "select count(*) as count, min(d.ended_at) as oldest_at from deliveries d join jobs j on j.id = d.job_id "
-        f"where {_UNTOLD} and j.canceled_by is not 'user'"
+        f"select count(*) {news} as count, min(d.ended_at) {news} as oldest_at, "
+        "count(*) filter (where j.canceled_by = 'user' and d.state = 'pending') as at_next_turn "
+        f"from deliveries d join jobs j on j.id = d.job_id where {_UNTOLD}"
     )
     assert row is not None
     return row

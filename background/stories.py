@@ -230,7 +230,7 @@ def _deliveries(tx: Tx, job: Job, runs: list[Row], turns: list[Row]) -> Iterator
         name = f"{job.id}/{row['attempt']}"
         error = None if row["last_error"] is None else tx.unseal("deliveries.last_error", name, row["last_error"])
         if row["ready_at"] is not None:
-            yield Line(row["ready_at"], "may be told", facts)
+            yield Line(row["ready_at"], "may be told", facts, error if row["state"] == "pending" else None)
         if row["notified_at"] is not None:
             yield Line(row["notified_at"], "told", told)
         if row["discarded_at"] is not None:

@@ -233,8 +233,7 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
         oldest = f", oldest due {when(kind['oldest_due_at'])}" if kind["oldest_due_at"] else ""
         counts = f"{kind['queued']} queued, {kind['waiting']} waiting, {kind['running']} running"
         yield f"queue {kind['kind']}", counts + oldest
-    untold = status["undelivered"]
-    yield "not told yet", f"{untold['count']} jobs" + (f" since {when(untold['oldest_at'])}" if untold["count"] else "")
+    yield "not told yet", _untold(status["undelivered"])
     if spent := status.get("usage_of_a_day"):
         yield "spent within a day", usage_line(spent)
     for name, store in status["stores"].items():
@@ -242,6 +241,12 @@ def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for problem in status["problems"]:
         yield "problem", problem
     yield from _settings(status["settings"])
+
+
+def _untold(untold: dict[str, Any]) -> str:
+    count, stopped = untold["count"], untold.get("at_next_turn") or 0
+    said = f"{count} job{'' if count == 1 else 's'}" + (f" since {when(untold['oldest_at'])}" if count else "")
+    return f"{said}, and {stopped} that their users stopped, with the next turn" if stopped else said
 
 
 ALWAYS = ("data", "blocking_wait_s")

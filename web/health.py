@@ -62,6 +62,7 @@ async def status(call: Call) -> dict[str, Any]:
         "undelivered": {
             "count": seen["undelivered"]["count"],
             "oldest_at": rfc3339_or_none(seen["undelivered"]["oldest_at"]),
+            "at_next_turn": seen["undelivered"]["at_next_turn"],
         },
         "usage_of_a_day": vars(seen["spent"]),
         "stores": {"registry": {"ok": True, "bytes": _size(house.db.path)}, "knowledge": await _knowledge(house)},

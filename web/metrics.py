@@ -61,6 +61,8 @@ def _of_rows(seen: Seen) -> Iterable[str]:
     yield from _gauge(
         "outrider_undelivered_oldest_seconds", "Age of the oldest of them.", _age(seen, seen.undelivered["oldest_at"])
     )
+    said = "Ended jobs that their user stopped: told with the next turn of their session."
+    yield from _gauge("outrider_undelivered_at_next_turn", said, seen.undelivered["at_next_turn"])
     yield from _gauge("outrider_held_batches", "Batches of which some have ended and wait for the others.", seen.held)
     yield from _gauge("outrider_unprojected_tasks", "Tasks whose view is behind.", seen.unprojected["count"])
     yield from _gauge(

@@ -289,23 +289,25 @@ async def test_a_nudge_that_cannot_be_posted_is_counted_and_its_reason_shown(db:
 
 @story
 async def test_how_much_waits_to_be_told_and_since_when_is_known(db: Database, clock: Clock) -> None:
-    assert tuple(await db.read(delivery.undelivered)) == (0, None)
+    assert tuple(await db.read(delivery.undelivered)) == (0, None, 0)
     first = await ended_job(db)
     clock.advance(60)
     second = await ended_job(db)
-    assert tuple(await db.read(delivery.undelivered)) == (2, clock() - MINUTE)
+    assert tuple(await db.read(delivery.undelivered)) == (2, clock() - MINUTE, 0)
     turn = await running(db)
     await taken_up(db, turn)
-    assert tuple(await db.read(delivery.undelivered)) == (2, clock() - MINUTE)
+    assert tuple(await db.read(delivery.undelivered)) == (2, clock() - MINUTE, 0)
     await settled(db, turn)
-    assert tuple(await db.read(delivery.undelivered)) == (0, None)
+    assert tuple(await db.read(delivery.undelivered)) == (0, None, 0)
     assert [await state(db, job) for job in (first, second)] == ["delivered", "delivered"]
 
 
 @story
 async def test_what_its_user_canceled_waits_for_his_next_turn_and_alarms_nobody(db: Database) -> None:
+    """And where it is asked for, it says so."""
     job = await ended_job(db, "canceled")
-    assert tuple(await db.read(delivery.undelivered)) == (0, None)
+    assert tuple(await db.read(delivery.undelivered)) == (0, None, 1)
+    assert (await fresh(db, job)).delivery_error == delivery.NO_NEWS
     assert await taken_up(db, await running(db)) == [job.id]
 
 

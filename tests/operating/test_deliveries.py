@@ -54,6 +54,27 @@ def test_a_briefing_that_failed_is_discarded_and_told_after_all(
     assert any(job in row and "delivered" in row for row in table.splitlines())
 
 
+def test_what_its_user_has_stopped_waits_for_the_next_turn_and_every_view_says_so(
+    server: Server, model: ScriptedModel, run: Command
+) -> None:
+    model.rules([worker("owls", gate="never"), Rule(anywhere="<task-notification>", text="Told."), Rule(text="Hello.")])
+    session = server.post("/api/sessions")["id"]
+    job = server.spawn(session, "owls")["id"]
+    model.held_at("never")
+    before = server.get("/api/status")["undelivered"]
+    server.post(f"/api/sessions/{session}/stop")
+    why = "it is told with the session's next turn"
+    server.wait(lambda: why in (server.job(job)["delivery"]["last_error"] or ""))
+    assert why in listed(run, "pending")[job]["last_error"]
+    after = server.get("/api/status")["undelivered"]
+    assert (after["count"], after["at_next_turn"]) == (before["count"], before["at_next_turn"] + 1)
+    assert f"outrider_undelivered_at_next_turn {after['at_next_turn']}" in server.http.get("/metrics").text
+    (told,) = [each for each in server.get(f"/api/background/{job}/story")["story"] if each["what"] == "may be told"]
+    assert why in told["error"]
+    server.ask(session, "go on")
+    assert server.job(job)["delivery"] == {"state": "delivered", "attempts": 0, "last_error": None}
+
+
 @pytest.mark.parametrize("odd", ["bg-000000000000", "a/b", "a/b/c", "a/b/1.0", "..", "/"])
 def test_an_odd_id_is_nobody_s(run: Command, odd: str) -> None:
     for command in ("replay", "discard"):
