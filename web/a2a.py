@@ -26,7 +26,10 @@ Json = dict[str, Any]
 
 def routes(house: House, version: str) -> list[BaseRoute]:
     edge = Edge(house)
-    cards = {tokens: _Card(a2a_card.card(house.settings, version, tokens=tokens)) for tokens in (False, True)}
+    idle = {offer.profile.name for offer in house.offered if offer.problem}
+    cards = {
+        tokens: _Card(a2a_card.card(house.settings, version, tokens=tokens, without=idle)) for tokens in (False, True)
+    }
 
     async def agent_card(request: Request) -> Response:
         return cards[house.callers.required].answer(request.headers.get("if-none-match"))

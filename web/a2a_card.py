@@ -1,11 +1,12 @@
 """The agent card: what this server promises to A2A clients, and how it may be cached.
 
-It promises only what is served: the enabled profiles as skills, the bindings that answer, the credential that is
+It promises only what is served: the enabled profiles that take work as skills, the bindings that answer, the credential that is
 enforced. It is one document for both versions of the protocol. What clients may send is checked against INPUT_MODES by
 `web/a2a_requests.py`.
 """
 
 import hashlib
+from collections.abc import Container
 from typing import Any
 
 from agent.profiles import Profile
@@ -58,8 +59,11 @@ def skill(profile: Profile) -> dict[str, Any]:
     return made
 
 
-def card(settings: Settings, version: str, *, tokens: bool = False) -> dict[str, Any]:
-    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one."""
+def card(settings: Settings, version: str, *, tokens: bool = False, without: Container[str] = ()) -> dict[str, Any]:
+    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one.
+
+    `without`: the names of profiles that take no work, and are not offered.
+    """
     served = [(binding, settings.address + path, PROTOCOL_VERSION) for binding, path in BINDINGS.items()]
     if settings.grpc_address is not None:
         served.append(("GRPC", settings.grpc_address, PROTOCOL_VERSION))
@@ -75,7 +79,7 @@ def card(settings: Settings, version: str, *, tokens: bool = False) -> dict[str,
         "capabilities": {"streaming": True, "pushNotifications": settings.push, "extendedAgentCard": False},
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
-        "skills": [skill(profile) for profile in settings.offered_profiles],
+        "skills": [skill(profile) for profile in settings.offered_profiles if profile.name not in without],
         **_of_former(settings.address + RPC_PATH),
         **(GUARDED if tokens else {}),
     }

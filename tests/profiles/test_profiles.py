@@ -35,9 +35,10 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
 # --- what is offered ------------------------------------------------------------------------------------------------
 
 
-def test_the_cards_skills_are_the_profiles_that_are_offered_and_no_others(server: Server) -> None:
+def test_f169_the_cards_skills_are_the_profiles_that_are_offered_and_take_work_and_no_others(server: Server) -> None:
     skills = {skill["id"]: skill for skill in server.get("/.well-known/agent-card.json")["skills"]}
-    assert list(skills) == server.env["OUTRIDER_PROFILES"].split(",") and "hidden" not in skills
+    taking_work = [name for name in server.env["OUTRIDER_PROFILES"].split(",") if name != "nothing"]
+    assert list(skills) == taking_work and "hidden" not in skills
     assert skills["topic"]["description"] == "Takes a topic."
     assert skills["topic"]["inputModes"] == ["application/json", "text/plain"]
     assert "inputModes" not in skills["trial"] and "outputModes" in skills["gives"]
