@@ -12,7 +12,7 @@ from web import acting, logins
 from web.a2a_errors import A2AError
 from web.access import LOGIN_PATH
 from web.callers import TOKEN_NOT_HELD, audit
-from web.door import Call, Endpoint, door, text
+from web.door import NO_STORE, Call, Endpoint, door, text
 from web.house import House
 from web.logins import COOKIE, LOGIN_S, TICKET_S
 
@@ -34,13 +34,13 @@ async def log_in(call: Call) -> Response:
         audit.warning("refused a login: the access token does not hold")
         raise A2AError("UNAUTHENTICATED", TOKEN_NOT_HELD)
     await call.house.callers.note_use(login.token)
-    answer = JSONResponse({"user": login.token.owner, "required": True})
+    answer = JSONResponse({"user": login.token.owner, "required": True}, headers=NO_STORE)
     _set_cookie(call, answer, login.cookie, LOGIN_S)
     return answer
 
 
 async def log_out(call: Call) -> Response:
-    answer = Response(status_code=204)
+    answer = Response(status_code=204, headers=NO_STORE)
     _set_cookie(call, answer, "", 0)
     return answer
 
@@ -58,7 +58,7 @@ async def ticket(call: Call) -> Response:
     """
     acting.alone(call.caller, changes=True)
     made = await call.db.read(logins.ticket, call.caller)
-    return JSONResponse({"ticket": made, "expires_in_s": TICKET_S}, 201)
+    return JSONResponse({"ticket": made, "expires_in_s": TICKET_S}, 201, NO_STORE)
 
 
 def routes(house: House) -> list[BaseRoute]:

@@ -12,7 +12,7 @@ from background import sessions, shares
 from background.database import Tx
 from background.shares import Share, Use
 from background.times import rfc3339, rfc3339_or_none
-from web.door import Call, Endpoint, Json, door
+from web.door import NO_STORE, Call, Endpoint, Json, door
 from web.house import House
 from web.paging import bad
 
@@ -37,7 +37,7 @@ async def make_share(call: Call) -> Response:
     if type(lasts_s) is not int or not 1 <= lasts_s <= MOST_S:
         raise bad("expires_in_s", f"a whole number of seconds from 1 to {MOST_S:,}")
     share, text = await call.db.write(_make, owner, call.id, writable, lasts_s)
-    return JSONResponse({**_json(share), "token": text}, 201)
+    return JSONResponse({**_json(share), "token": text}, 201, NO_STORE)
 
 
 def _make(tx: Tx, owner: str, given: str, writable: bool, lasts_s: int) -> tuple[Share, str]:

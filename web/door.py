@@ -30,6 +30,7 @@ log = logging.getLogger("outrider.api")
 
 STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "refused": 422, "limit": 429, "unavailable": 503}
 RETRY_AFTER = {"Retry-After": "5"}
+NO_STORE = {"Cache-Control": "no-store"}  # of an answer that lets somebody in: for who asked, and no cache between
 READS = frozenset({"GET", "HEAD"})
 NESTING = 32
 MAX_NAME = 64  # of a parameter that is refused

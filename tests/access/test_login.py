@@ -124,6 +124,16 @@ def test_f175_an_event_stream_has_a_ticket_of_half_a_minute_in_its_address(guard
     assert heard(guarded, ticket, Origin="http://evil.example") == 403
 
 
+def test_what_lets_somebody_in_stays_in_no_cache(browser: httpx.Client, alice: Person) -> None:
+    session = alice.post("/api/sessions").json()["id"]
+    answers = [
+        logged_in(browser, alice.token),
+        alice.post("/api/events/ticket"),
+        alice.post(f"/api/sessions/{session}/shares"),
+    ]
+    assert [answer.headers.get("cache-control") for answer in answers] == ["no-store"] * 3
+
+
 def test_a_ticket_opens_nothing_but_events(guarded: Server, alice: Person, nobody: Person) -> None:
     ticket = alice.post("/api/events/ticket").json()["ticket"]
     for path in ("/api/sessions", "/api/background", "/a2a/rest/tasks"):
