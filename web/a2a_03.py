@@ -3,7 +3,7 @@
 A table. It serves nothing: what is asked in the words of 0.3 is answered by the twin, and by nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from web import a2a_03_answers as to_0_3
@@ -14,12 +14,16 @@ Json = dict[str, Any]
 
 
 class Twin(NamedTuple):
-    """The method of 1.0 that a method of 0.3 is. `field` is what a field of 1.0 is called in the params of 0.3."""
+    """The method of 1.0 that a method of 0.3 is. `field` is what a field of 1.0 is called in the params of 0.3.
+
+    `reasons`: what 0.3 has another error for.
+    """
 
     method: str
     params: Params
     answer: Callable[[Json], Any]
     field: Callable[[str], str] = to_1_0.named
+    reasons: Mapping[str, str] = {}
 
 
 TWINS = {
@@ -42,5 +46,11 @@ TWINS = {
     "tasks/pushNotificationConfig/delete": Twin(
         "DeleteTaskPushNotificationConfig", to_1_0.named_config, to_0_3.nothing, to_1_0.named_of_config
     ),
-    "agent/getAuthenticatedExtendedCard": Twin("GetExtendedAgentCard", to_1_0.nothing, to_0_3.card),
+    "agent/getAuthenticatedExtendedCard": Twin(
+        "GetExtendedAgentCard",
+        to_1_0.nothing,
+        to_0_3.card,
+        # A missing one has an error of its own, be it offered or not (section 7.10, as the official types list it).
+        reasons={"UNSUPPORTED_OPERATION": "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+    ),
 }

@@ -30,7 +30,7 @@ def _spoken(twin: Twin, method: Method) -> Method:
         try:
             answer = await method(call._replace(params=params))
         except (A2AError, Fault) as failure:
-            raise _renamed(as_error(failure), twin.field) from None
+            raise _renamed(as_error(failure), twin) from None
         if isinstance(answer, Telling):
             return answer._replace(items=_translated(answer.items, twin.answer))
         return twin.answer(answer)
@@ -44,8 +44,11 @@ async def _translated(items: Items, answer: Callable[[Json], Json]) -> Items:
             yield None if item is None else answer(item)
 
 
-def _renamed(error: A2AError, name: Callable[[str], str]) -> A2AError:
-    """The error with each field named as the client wrote it, at the head of its sentence too."""
+def _renamed(error: A2AError, twin: Twin) -> A2AError:
+    """The error that 0.3 has for it, with each field named as the client wrote it, at the head of its sentence too."""
+    if error.reason in twin.reasons:
+        return A2AError(twin.reasons[error.reason])
+    name = twin.field
     fields = [field for field, _ in error.violations] or [error.metadata.get("field", "")]
     head, rest = fields[0], error.message.removeprefix(fields[0])
     metadata = error.metadata | ({"field": name(head)} if "field" in error.metadata else {})

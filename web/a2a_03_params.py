@@ -39,8 +39,8 @@ def picking(*names: str) -> Params:
 
 
 def nothing(sent: Any) -> Json:
-    """Of a method that takes none."""
-    return {}
+    """Of a method that takes none. A2AError -32602."""
+    return _only(fields.params({} if sent is None else sent))
 
 
 def send(sent: Any) -> Json:

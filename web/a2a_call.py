@@ -3,7 +3,7 @@
 It reads what every binding reads in the same way, and knows neither an envelope nor a route.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -45,10 +45,14 @@ async def body_of(scope: Scope, receive: Receive) -> bytes:
 
 def versions(scope: Scope) -> tuple[str | None, str | None]:
     """A2A-Version in the headers and in the query, which is only looked into where the header is not there."""
-    for name, value in scope["headers"]:
-        if name == b"a2a-version":
-            return value.decode("latin-1"), None
-    return None, QueryParams(scope["query_string"]).get("A2A-Version")
+    header = version_in(scope["headers"])
+    return header, None if header is not None else QueryParams(scope["query_string"]).get("A2A-Version")
+
+
+def version_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """A2A-Version. Two that differ are both of them, as a proxy joins them, and no version."""
+    said = dict.fromkeys(value for name, value in headers if name == b"a2a-version")
+    return b", ".join(said).decode("latin-1") if said else None
 
 
 async def off_the_loop(large: bool, function: Callable[..., Any], *given: Any) -> Any:

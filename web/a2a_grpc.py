@@ -20,7 +20,7 @@ from starlette.types import Receive
 from background.large import is_large
 from web import a2a_grpc_messages as messages
 from web import a2a_requests
-from web.a2a_call import LARGE_BODY, Call, off_the_loop
+from web.a2a_call import LARGE_BODY, Call, off_the_loop, version_in
 from web.a2a_errors import A2AError
 from web.a2a_faults import as_error
 from web.a2a_methods import Methods
@@ -34,7 +34,6 @@ log = logging.getLogger("outrider.a2a")
 
 SERVICE = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
 DETAILS = "grpc-status-details-bin"
-VERSION = "a2a-version"
 LIBRARY = "grpc._cython.cygrpc"  # its logger
 STOP_S = 1.0  # what is still being answered at the end of a shutdown gets this
 CONNECTION_S = 600.0  # a client is then asked to connect anew, and what it never reads ends with the connection
@@ -149,8 +148,7 @@ class Edge(grpc.GenericRpcHandler):
 
     async def _asked(self, method: MethodDescriptor, request: bytes, metadata: Metadata, receive: Receive) -> Any:
         caller = await self._house.callers.of(metadata)
-        version = next((value.decode("latin-1") for name, value in metadata if name == VERSION.encode()), None)
-        a2a_requests.negotiate(version, None, method.name)
+        a2a_requests.negotiate(version_in(metadata), None, method.name)
         if len(request) > BODY_LIMIT:
             raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")
         large = len(request) > LARGE_BODY

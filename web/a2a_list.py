@@ -1,7 +1,6 @@
 """ListTasks: what may be asked, and a page of the answer. A2A 1.0, section 3.1.4.
 
-Nothing here asks a worker. A page token is the place where its page ended, sealed for its caller and filters: whoever
-else sends it, or with anything else, is refused.
+Nothing here asks a worker.
 """
 
 import json
@@ -12,15 +11,13 @@ from typing import Any, NamedTuple
 from background import listing, sessions
 from background.database import Tx
 from background.journal import View
-from background.listing import Filters, Place, Shape
+from background.listing import Filters, Shape
 from background.states import A2A
 from web import a2a_fields as fields
-from web import a2a_views
-from web.a2a_errors import A2AError, invalid
+from web import a2a_pages, a2a_views
+from web.a2a_errors import invalid
 from web.a2a_fields import Limits
-from web.sealed import opened, sealed
 
-PAGE_SIZE, MOST = 50, 100
 PAGE_BYTES = 3 * 1024 * 1024  # about so many, as stored: what most gRPC clients read at once is 4 MiB
 PLACE = "page.tasks"  # what a page token is sealed for
 UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
@@ -37,7 +34,6 @@ NAMES = (
     "TASK_STATE_AUTH_REQUIRED",
 )
 OURS = {name: state for state, name in A2A.items()}
-TOKEN_CHARS = 4096
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 Json = dict[str, Any]
@@ -62,8 +58,8 @@ def list_params(params: Any, limits: Limits) -> ListRequest:
             _state(given.get("status")),
             _since(given.get("statusTimestampAfter")),
         ),
-        _page_size(given.get("pageSize")),
-        fields.string(given, "pageToken", "", TOKEN_CHARS),
+        a2a_pages.size(given),
+        a2a_pages.token(given),
         fields.natural(given, "historyLength", ""),
         fields.flag(given, "includeArtifacts", ""),
     )
@@ -95,26 +91,19 @@ def _since(asked: Any) -> int | None:
     return -(-nanoseconds // 1000)
 
 
-def _page_size(asked: Any) -> int:
-    if asked is None:
-        return PAGE_SIZE
-    if type(asked) is not int or not 1 <= asked <= MOST:
-        raise invalid("pageSize", f"must be a whole number from 1 to {MOST}")
-    return asked
-
-
 def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
     """A ListTasksResponse. A2AError -32602 for a token that was given to somebody else, or for something else.
 
     It ends early where its tasks are large, and its token goes on from there.
     """
-    behind = _opened(tx, owner, asked) if asked.page_token else None
+    whose = _whose(owner, asked.filters)
+    behind = a2a_pages.place(tx, PLACE, whose, asked.page_token)
     shape = Shape(asked.page_size, PAGE_BYTES, asked.history_length, asked.artifacts)
     shown, last = listing.page(tx, owner, asked.filters, shape, behind)
     said = sessions.histories(tx, [view.task_id for view in shown], asked.history_length)
     return {
         "tasks": [_task(view, said.get(view.task_id, []), asked) for view in shown],
-        "nextPageToken": sealed(tx, PLACE, _whose(owner, asked.filters), last) if last else "",
+        "nextPageToken": a2a_pages.next_token(tx, PLACE, whose, last),
         "pageSize": asked.page_size,
         "totalSize": listing.count(tx, owner, asked.filters),
     }
@@ -123,20 +112,6 @@ def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
 def _task(view: View, history: list[Json], asked: ListRequest) -> Json:
     made = a2a_views.task(view, None if asked.history_length == 0 else history, artifacts=asked.artifacts)
     return {**made, "artifacts": made.get("artifacts", [])} if asked.artifacts else made
-
-
-def _opened(tx: Tx, owner: str, asked: ListRequest) -> Place:
-    place = opened(tx, PLACE, _whose(owner, asked.filters), asked.page_token or "")
-    if place is None:
-        raise _bad_token()
-    at, task_id = place
-    return at, task_id
-
-
-def _bad_token() -> A2AError:
-    return invalid(
-        "pageToken", "must be the nextPageToken of a page of this very list, asked for with the same filters"
-    )
 
 
 def _whose(owner: str, filters: Filters) -> str:

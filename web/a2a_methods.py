@@ -16,6 +16,7 @@ from background.acceptance import Accepted, Incoming
 from background.database import Tx
 from background.errors import Fault
 from background.journal import View
+from web import a2a_fields as fields
 from web import a2a_list, a2a_message, a2a_requests, a2a_stream, a2a_views, acting, admission
 from web.a2a_call import Call
 from web.a2a_errors import A2AError, invalid
@@ -84,6 +85,7 @@ class Methods:
             "ListTasks": self._list,
             "CancelTask": self._cancel,
             "SubscribeToTask": self._subscribe,
+            "GetExtendedAgentCard": _no_extended_card,
             **PushConfigs(house, self._limits).methods(),
         }
 
@@ -214,6 +216,12 @@ class Methods:
                 while not (seen := await self._see(caller, task_id, None)).view.ended:
                     await ear.wait(LOOK_S)
         return seen
+
+
+async def _no_extended_card(call: Call) -> Json:
+    """The card does not offer one. A2A 1.0, section 3.1.11."""
+    fields.params(call.params)
+    raise A2AError("UNSUPPORTED_OPERATION")
 
 
 @asynccontextmanager

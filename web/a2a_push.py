@@ -4,20 +4,22 @@ The address is checked before anything is stored, and nothing is connected to he
 3.1.7 to 3.1.10.
 """
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from background import webhooks
 from background.database import Tx
 from background.webhooks import Webhook
-from web import a2a_webhook, acting, addresses
+from web import a2a_pages, a2a_webhook, acting, addresses
 from web.a2a_call import Call
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
-from web.a2a_webhook import Config
+from web.a2a_webhook import Config, Listing
 from web.addresses import Forbidden
 from web.house import House
 
+PLACE = "page.configs"  # what a page token is sealed for
 Json = dict[str, Any]
 Method = Callable[[Call], Awaitable[Json]]
 
@@ -62,11 +64,7 @@ class PushConfigs:
 
     async def _list(self, call: Call) -> Json:
         asked = a2a_webhook.list_params(call.params, self._limits)
-        found = await self._house.db.read(webhooks.of_task, call.caller.owner, asked.task_id)
-        rest = [webhook for webhook in found if webhook.id > asked.last]
-        page = rest[: asked.size]
-        more = {"nextPageToken": page[-1].id} if len(rest) > asked.size else {}
-        return {"configs": [a2a_webhook.view(webhook) for webhook in page], **more}
+        return await self._house.db.read(_page, call.caller.owner, asked)
 
     async def _delete(self, call: Call) -> Json:
         asked = a2a_webhook.named_params(call.params, self._limits)
@@ -77,6 +75,15 @@ class PushConfigs:
 def _changer(call: Call) -> str:
     """As whom webhooks are changed: no share opens them, and who shows one changes none. Raises `not_found`."""
     return acting.alone(call.caller, changes=True)
+
+
+def _page(tx: Tx, owner: str, asked: Listing) -> Json:
+    found, whose = webhooks.of_task(tx, owner, asked.task_id), json.dumps([owner, asked.task_id])
+    last = a2a_pages.place(tx, PLACE, whose, asked.token) or ""
+    rest = [webhook for webhook in found if webhook.id > last]
+    page = rest[: asked.size]
+    more = {"nextPageToken": a2a_pages.next_token(tx, PLACE, whose, page[-1].id)} if len(rest) > asked.size else {}
+    return {"configs": [a2a_webhook.view(webhook) for webhook in page], **more}
 
 
 def _put(tx: Tx, webhook: Webhook) -> Webhook:

@@ -34,13 +34,10 @@ SERVED = frozenset(
         "GetTaskPushNotificationConfig",
         "ListTaskPushNotificationConfigs",
         "DeleteTaskPushNotificationConfig",
+        "GetExtendedAgentCard",
     }
 )
-# The rest of the protocol: what a client is told who asks for what the card does not offer.
-REFUSED = {
-    "GetExtendedAgentCard": "UNSUPPORTED_OPERATION",
-}
-METHODS = {"1.0": SERVED | REFUSED.keys(), "0.3": TWINS.keys()}
+METHODS = {"1.0": SERVED, "0.3": TWINS.keys()}
 
 
 class Envelope(NamedTuple):
@@ -128,8 +125,7 @@ def negotiate(header: str | None, query: str | None, method: str) -> str:
     """The protocol version to speak, `1.0` or `0.3`; `header` (which wins) and `query` are A2A-Version, None where absent.
 
     No two versions have a method of the same name. A2AError -32601 for a method of no version, and for one of 0.3
-    asked for in 1.0; -32009 for a version that is not the method's (none at all means 0.3); -32003 or -32004 for a
-    method that the card does not offer.
+    asked for in 1.0; -32009 for a version that is not the method's (none at all means 0.3).
     """
     asked = (header if header is not None else query) or "0.3"
     version = next((version for version, pattern in VERSIONS.items() if pattern.fullmatch(asked)), None)
@@ -139,9 +135,6 @@ def negotiate(header: str | None, query: str | None, method: str) -> str:
     if version != own:
         said = f"Protocol version not supported: {method} is a method of {own}; send the header A2A-Version: {own}"
         raise A2AError("VERSION_NOT_SUPPORTED", said, metadata={"supported": own})
-    meant = TWINS[method].method if method in TWINS else method
-    if meant in REFUSED:
-        raise A2AError(REFUSED[meant])
     return own
 
 

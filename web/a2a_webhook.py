@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from background.webhooks import PER_TASK, Webhook
+from background.webhooks import Webhook
 from web import a2a_fields as fields
-from web import addresses
+from web import a2a_pages, addresses
 from web.a2a_errors import invalid
 from web.a2a_fields import Limits
 
@@ -72,11 +72,11 @@ class Named(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A page of a task's configs: `size` at most, from behind the id `last` on."""
+    """A page of a task's configs: `size` at most, from where `token` leads on."""
 
     task_id: str
     size: int
-    last: str
+    token: str | None
 
 
 def create_params(params: Any, limits: Limits) -> Config:
@@ -96,11 +96,7 @@ def named_params(params: Any, limits: Limits) -> Named:
 def list_params(params: Any, limits: Limits) -> Listing:
     """Params of ListTaskPushNotificationConfigs. A2AError -32602."""
     given = fields.params(params)
-    size = fields.natural(given, "pageSize", "") or PER_TASK
-    last = fields.string(given, "pageToken", "", limits.id_chars) or ""
-    if last and not ID.fullmatch(last):
-        raise invalid("pageToken", "must be one that a page came with")
-    return Listing(fields.required_id(given, "taskId", "", limits), size, last)
+    return Listing(fields.required_id(given, "taskId", "", limits), a2a_pages.size(given), a2a_pages.token(given))
 
 
 def inline(configuration: Json, limits: Limits) -> Config | None:

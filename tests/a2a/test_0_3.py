@@ -115,7 +115,8 @@ def ended(shared: Server) -> str:
         ("message/stream", {"message": message(taskId="<ended>")}, -32004),
         ("tasks/resubscribe", {"id": "<ended>"}, -32004),
         ("tasks/resubscribe", {"id": "nope"}, -32001),
-        ("agent/getAuthenticatedExtendedCard", {}, -32004),  # as in 1.0, A96: the card does not offer one
+        ("agent/getAuthenticatedExtendedCard", {}, -32007),  # A96: as each version has it; in 1.0 it is -32004
+        ("agent/getAuthenticatedExtendedCard", {"tenant": "acme"}, -32602),
         (
             "message/send",
             {"message": message(parts=[{"kind": "file", "file": {"bytes": "dGNr", "mimeType": "application/x-un"}}])},

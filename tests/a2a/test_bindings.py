@@ -122,7 +122,7 @@ def test_f065_f067_what_is_read_over_one_binding_is_what_is_read_over_the_other(
         ("CancelTask", {"id": ENDED, "tenant": "acme"}, INVALID),
         ("SubscribeToTask", {"id": "nope"}, NOT_FOUND),
         *[("SubscribeToTask", {"id": task}, "UNSUPPORTED_OPERATION") for task in (ENDED, FAILURE, CALLED_OFF)],
-        ("GetExtendedAgentCard", {}, "UNSUPPORTED_OPERATION"),
+        ("GetExtendedAgentCard", {"tenant": "acme"}, INVALID),
         ("CreateTaskPushNotificationConfig", {"taskId": "nope", "url": PUBLIC}, NOT_FOUND),
         ("CreateTaskPushNotificationConfig", {"taskId": ENDED, "url": "http://127.0.0.1:9/"}, INVALID),
         ("CreateTaskPushNotificationConfig", {"taskId": ENDED}, INVALID),
@@ -170,11 +170,28 @@ def test_a26_a_task_id_that_was_made_up_is_still_nobodys(scene: Scene) -> None:
     assert scene.both("GetTask", {"id": "nope"}).reason == NOT_FOUND
 
 
-def test_a_page_of_configs_that_cannot_be_is_refused(scene: Scene) -> None:
+@pytest.mark.parametrize("page", [{"pageSize": -1}, {"pageSize": 101}, {"pageToken": "c1"}], ids=str)
+def test_a60_a_page_of_configs_that_cannot_be_is_refused(scene: Scene, page: Json) -> None:
     """Over 0.3 there are no pages of them."""
     for binding in BINDINGS:
-        asked = {"taskId": scene.names[ENDED], "pageSize": -1}
+        asked = {"taskId": scene.names[ENDED], **page}
         assert binding.ask(scene.server, "ListTaskPushNotificationConfigs", asked).reason == INVALID
+
+
+def test_a94_a96_an_extended_card_is_not_offered(shared: Server) -> None:
+    """0.3 has an error of its own for one that is not there."""
+    for binding in ALL:
+        told = "EXTENDED_AGENT_CARD_NOT_CONFIGURED" if binding is FORMER else "UNSUPPORTED_OPERATION"
+        assert binding.ask(shared, "GetExtendedAgentCard", {}).reason == told
+
+
+def test_a80_two_versions_that_differ_are_none(shared: Server) -> None:
+    with wire.nothing_stored(shared):
+        sent = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message()}}
+        headers = [("A2A-Version", "1.0"), ("A2A-Version", "2.0")]
+        assert wire.told(shared.http.post("/a2a", json=sent, headers=headers))[2] == "VERSION_NOT_SUPPORTED"
+        rest = shared.http.get("/a2a/rest/tasks", headers=headers)
+        assert rest.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -66,6 +66,15 @@ def test_a_list_comes_in_pages(server: Server, task: str) -> None:
     assert seen == "abcde"
 
 
+def test_f073_the_token_of_a_page_holds_for_its_own_task_alone(server: Server, task: str) -> None:
+    for name in "ab":
+        method(server, "Create", taskId=task, id=name, **hook(PUBLIC))
+    other = wire.send(server, wire.message())["id"]
+    token = method(server, "List", taskId=task, pageSize=1)["nextPageToken"]
+    for asked in ({"taskId": other, "pageToken": token}, {"taskId": task, "pageToken": "a"}):
+        assert wire.told(wire.post(server, "ListTaskPushNotificationConfigs", asked))[1] == -32602
+
+
 def test_a_task_has_sixteen_at_most(server: Server, task: str) -> None:
     for number in range(16):
         method(server, "Create", taskId=task, id=f"w{number}", **hook(PUBLIC))

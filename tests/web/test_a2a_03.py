@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 
 from web import a2a_03_answers, a2a_03_params
 from web.a2a_03 import TWINS
-from web.a2a_requests import REFUSED, SERVED
+from web.a2a_requests import SERVED
 
 Json = dict[str, Any]
 STATES = [name for name in current.TaskState.DESCRIPTOR.values_by_name if name != "TASK_STATE_UNSPECIFIED"]
@@ -44,7 +44,7 @@ CONFIGURATIONS = [
 
 
 def test_each_method_of_0_3_has_a_twin_and_each_method_of_1_0_has_one_that_is_its() -> None:
-    assert sorted(twin.method for twin in TWINS.values()) == sorted([*SERVED, *REFUSED])
+    assert sorted(twin.method for twin in TWINS.values()) == sorted(SERVED)
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)

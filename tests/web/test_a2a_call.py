@@ -50,6 +50,8 @@ def test_a_client_that_leaves_before_its_body_is_whole_has_asked_for_nothing_and
         ([(b"a2a-version", b"1.0")], b"A2A-Version=0.3", ("1.0", None)),
         ([(b"a2a-version", b"")], b"A2A-Version=1.0", ("", None)),
         ([(b"host", b"x")], b"A2A-Version=1.0&x=y", (None, "1.0")),
+        ([(b"a2a-version", b"1.0"), (b"a2a-version", b"1.0")], b"", ("1.0", None)),
+        ([(b"a2a-version", b"1.0"), (b"a2a-version", b"2.0")], b"", ("1.0, 2.0", None)),  # which is none
     ],
 )
 def test_a80_a_version_in_the_headers_is_all_that_counts(headers: Any, query: bytes, found: Any) -> None:

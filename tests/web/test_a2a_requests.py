@@ -12,7 +12,6 @@ from web.a2a_03 import TWINS
 from web.a2a_errors import A2AError
 from web.a2a_fields import Limits
 from web.a2a_requests import (
-    REFUSED,
     SERVED,
     SendRequest,
     cancel_params,
@@ -125,7 +124,7 @@ WRONG = ["0.3", "0.5", "1.1", "1.7", "2.0", "99.0", "abc", "1", "v1.0", "1.0-rc1
 
 
 @pytest.mark.parametrize("version", [None, "", *WRONG, "1.0.x", "1.0.1.2", "１.0"])
-@pytest.mark.parametrize("method", [*sorted(SERVED), *REFUSED])
+@pytest.mark.parametrize("method", sorted(SERVED))
 def test_A80_a_method_of_another_version_or_of_none_is_refused_with_what_is_served(
     version: str | None, method: str
 ) -> None:
@@ -170,14 +169,6 @@ def test_A76_a_method_of_no_version_is_unknown(version: str | None, method: str)
 @pytest.mark.parametrize("method", TWINS)
 def test_a_method_of_0_3_is_unknown_to_1_0(method: str) -> None:
     assert refused(negotiate, "1.0", None, method).kind.code == -32601
-
-
-@pytest.mark.parametrize("method", REFUSED)
-def test_A94_what_the_card_does_not_offer_is_refused_as_such(method: str) -> None:
-    assert refused(negotiate, "1.0", None, method).kind.code == -32004
-    for name, twin in TWINS.items():
-        if twin.method == method:
-            assert refused(negotiate, None, None, name).kind.code == -32004
 
 
 # --- sending --------------------------------------------------------------------------------------------------------
