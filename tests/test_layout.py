@@ -147,7 +147,7 @@ def test_what_only_grpc_needs_is_in_its_extra(ours: house.House) -> None:
 
 
 def test_a_server_without_grpc_loads_nothing_of_it() -> None:
-    look = "import sys, web.app; sys.exit(any(name in sys.modules for name in ('grpc', 'web.a2a_grpc')))"
+    look = "import sys, web.process; sys.exit(any(name in sys.modules for name in ('grpc', 'web.a2a_grpc')))"
     assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, timeout=60).returncode == 0
 
 

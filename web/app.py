@@ -1,30 +1,19 @@
 """Where everything is put together: stores, worker, handlers, routes. The only place that knows all the parts.
 
-`build` makes an Outrider out of settings; `serve` and `work` run one as a process until it is told to stop.
+`build` makes an Outrider out of settings. It runs within a process that somebody else has: see `process.py`.
 """
 
 import asyncio
-import gc
 import logging
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import (
-    AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
-    nullcontext,
     suppress,
 )
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import httpx
-import uvicorn
-import uvloop
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
@@ -34,7 +23,7 @@ from agent import plugins, sdk
 from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
-from agent.models import Model, ModelNotReady, UnknownModel, build_model, install_command
+from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, require_providers
 from agent.plugins import Plugins
 from agent.profiles import CHAT
@@ -44,17 +33,13 @@ from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Bounds, Turns
 from background import journal, tokens
-from background.connections import require_unused
 from background.database import Clock, Database, wall_clock
-from background.errors import StorageUnavailable, UnusableDatabase
 from background.limits import SECOND, Limits
-from background.migrating import KEY_FILE, reseal
 from background.redaction import closing
 from background.redaction import redact as redact_text
 from background.retention import Ages
-from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
+from background.sealing import Vault, parse_keys
 from background.worker import Handler, Worker
-from knowledge.backend import StoreFailed
 from knowledge.store import Store
 from web import (
     a2a,
@@ -70,13 +55,11 @@ from web import (
     documents,
     events,
     health,
-    logs,
     openapi,
 )
 from web.access import Access
 from web.callers import Callers
 from web.credentials import Credentials
-from web.head import BoundedHead
 from web.house import Deltas, House
 from web.posts import Posts
 from web.push import Push
@@ -87,9 +70,7 @@ from web.settings import BadSetting, Settings, auto_resume_now
 log = logging.getLogger("outrider")
 
 VERSION = version("outrider")
-BACKLOG = 2048
 PUSHES = 32  # webhook calls at once; slots of their own, since a receiver may take its 10 s each time
-COLLECTED_AT = (50_000, 20, 20)  # objects more than before; and younger generations' rounds, see the module gc
 FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
 
 
@@ -347,170 +328,3 @@ async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-# -- as a process
-
-
-def serve(settings: Settings, worker: bool) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code."""
-    return _process(settings, lambda: _serve(settings, worker))
-
-
-def work(settings: Settings) -> int:
-    """Work without serving until SIGTERM or SIGINT; the process's exit code."""
-    return _process(settings, lambda: _work(settings))
-
-
-class Unrotated(Exception):
-    """The registry could not be sealed anew; the text is one line."""
-
-
-def rotate_seals(settings: Settings) -> str:
-    """Seal everything anew: with a new key in the key file, or with the first key of the setting. What was done, in words.
-
-    Raises `Unrotated`. The new key is in the file before anything is sealed with it, the old ones until nothing needs them.
-    """
-    path = settings.database_path
-    if not path.exists():
-        raise Unrotated(f"there is no registry at {path}")
-    try:
-        require_unused(path)  # before a key is written that a running server does not know
-        key, file = settings.seal_key, path.with_name(KEY_FILE)
-        keys = parse_keys(key.get_secret_value()) if key else key_file(file, make=False).keys
-        if not key and len(keys) == 1:  # else a rotation was cut off, and is brought to its end
-            keys = (new_key(), *keys)
-            write_keys(file, keys)
-        vault = Vault(keys)
-        changed = reseal(path, vault, wall_clock())
-        if not key:
-            _retire(file, keys[1:])
-            write_keys(file, keys[:1])
-    except (UnusableDatabase, StorageUnavailable) as error:
-        raise Unrotated(str(error)) from error
-    old = ", ".join(vault.key_ids[1:]) or "another"
-    moved = "take it out of OUTRIDER_SEAL_KEY" if key else f"it is in {_retired(file).name} now"
-    return (
-        f"{changed} rows are sealed with key {vault.key_id} now. The registry does not need key {old} any more ({moved}); "
-        "backups and exports that were made before still do."
-    )
-
-
-def _retired(file: Path) -> Path:
-    return file.with_name(f"{file.name}.old")
-
-
-def _retire(file: Path, keys: tuple[bytes, ...]) -> None:
-    """Keys that nothing in the registry needs, kept for what was made before."""
-    old = _retired(file)
-    known = parse_keys(old.read_text()) if old.exists() else ()
-    write_keys(old, dict.fromkeys((*keys, *known)))
-
-
-def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    logs.set_up(masked=settings.answer_level != "full")
-    try:
-        uvloop.run(main())
-    except BadSetting as error:
-        print(f"outrider: {error}", file=sys.stderr)
-        return 2
-    except (UnusableDatabase, StorageUnavailable, StoreFailed) as error:
-        print(f"outrider: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def collect_seldom() -> None:
-    """What has been loaded is looked through no more for garbage, and the rest not at every few hundred new objects.
-
-    A large body is a hundred thousand lists and objects at once, none of them garbage: with Python's own thresholds the
-    collector would take ten times as long over it as the parser, and nobody can do anything meanwhile.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AT)
-
-
-def _stop_event() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: while work is being finished the door stays open, and refuses."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _listen(settings: Settings) -> socket.socket:
-    """The listening socket. Raises `BadSetting` where the address cannot be had."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named because asyncio turns Nagle's algorithm off only for sockets that say that they are TCP.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-        listener.listen(BACKLOG)
-        return listener
-    except OSError as error:
-        listener.close()
-        address = f"{settings.host}:{settings.port}"
-        raise BadSetting(f"OUTRIDER_PORT: cannot listen on {address}: {error.strerror}; choose a free one") from error
-
-
-def _grpc(settings: Settings) -> Callable[[House], AbstractAsyncContextManager[None]]:
-    """What serves gRPC beside the rest, where it is asked for. Raises `BadSetting` where its libraries are not installed."""
-    if settings.grpc_port is None:
-        return lambda house: nullcontext()
-    try:
-        from web import a2a_grpc
-    except ModuleNotFoundError as missing:
-        command = install_command("grpc")
-        raise BadSetting(f"OUTRIDER_GRPC_PORT: gRPC needs a library that is not installed: {command}") from missing
-    return a2a_grpc.serving
-
-
-async def _serve(settings: Settings, worker: bool) -> None:
-    stop = _stop_event()
-    grpc = _grpc(settings)
-    outrider = build(settings, works=worker)
-    with _listen(settings) as listener:
-        async with outrider.running(), grpc(outrider.house):
-            collect_seldom()
-            server = _Server(_config(outrider.app))
-            serving = asyncio.create_task(server.serve(sockets=[listener]))
-            print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
-            if settings.grpc_address is not None:
-                print(f"A2A over gRPC on {settings.grpc_address}", flush=True)
-            for problem in [*await health.problems(outrider.house), *outrider.house.flaws]:
-                log.warning(problem)
-            await stop.wait()
-            await outrider.stop()
-            server.should_exit = True
-            await serving
-
-
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-        http=BoundedHead,
-        ws="none",
-    )
-
-
-async def _work(settings: Settings) -> None:
-    stop = _stop_event()
-    async with build(settings, serves=False).running() as outrider:
-        collect_seldom()
-        print(f"Outrider {VERSION} works on {outrider.settings.data}", flush=True)
-        await stop.wait()

@@ -103,14 +103,14 @@ def serve(
 ) -> None:
     """Web server and worker in one process."""
     given = load(host=host, port=port, data=data, model=model)
-    raise typer.Exit(house().serve(given, worker=not no_worker))
+    raise typer.Exit(process().serve(given, worker=not no_worker))
 
 
 @app.command(cls=Plain)
 def worker(data: Data = None, model: Model = None) -> None:
     """A worker alone, for a database that several processes share."""
     given = load(data=data, model=model)
-    raise typer.Exit(house().work(given))
+    raise typer.Exit(process().work(given))
 
 
 @seal_app.command("rotate", cls=Plain)
@@ -120,9 +120,11 @@ def seal_rotate(data: Data = None) -> None:
     Server and workers must be stopped. Killed in between, it is run again.
     """
     given = load(data=data)
+    from web import rotation
+
     try:
-        print(house().rotate_seals(given))
-    except house().Unrotated as problem:
+        print(rotation.rotate_seals(given))
+    except rotation.Unrotated as problem:
         fail(problem)
 
 
@@ -134,11 +136,11 @@ def seals() -> None:
 cli_backup.add_to(app)
 
 
-def house() -> ModuleType:
+def process() -> ModuleType:
     """The server. Loading it and the agent library takes long, so what only asks a server starts without them."""
-    from web import app as web_app
+    from web import process as web_process
 
-    return web_app
+    return web_process
 
 
 def load(**command_line: str | None) -> settings.Settings:

@@ -18,7 +18,7 @@ from background import connections, database, delivery, queue, worker
 from background.limits import SECOND
 from background.signals import Ear
 from knowledge import documents, store
-from web import app, push, settings
+from web import process, push, settings
 
 QUICK_RETRIES_S = (0.02, 0.08)  # a job whose model always fails would otherwise keep a story waiting
 QUICK_CALLS_S = 0.02  # a webhook's receiver refuses now and then
@@ -157,4 +157,4 @@ def main() -> None:
     """What `outrider serve` does, on the way to its doom."""
     doom, diary, end = sys.argv[1:]
     arm(Fate(doom, diary, int(end)))
-    sys.exit(app.serve(settings.load({}), worker=True))
+    sys.exit(process.serve(settings.load({}), worker=True))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from background import sealing
-from web import app, settings
+from web import rotation, settings
 
 whole = sealing.reseal
 
@@ -25,4 +25,4 @@ def until(batches: int) -> Any:
 if __name__ == "__main__":
     sealing.BATCH = 2
     sealing.reseal = until(int(sys.argv[2]))
-    app.rotate_seals(settings.load({"data": sys.argv[1]}, {}))
+    rotation.rotate_seals(settings.load({"data": sys.argv[1]}, {}))

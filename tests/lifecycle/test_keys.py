@@ -19,7 +19,7 @@ from tests.cases.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import ROOT
-from web import app, settings
+from web import rotation, settings
 
 Make = Callable[..., Inside]
 
@@ -43,7 +43,7 @@ def read(outrider: Inside) -> list[dict[str, Any]]:
 
 
 def rotate(data: Path, **given: Any) -> str:
-    return app.rotate_seals(settings.load({"data": str(data), **given}, {}))
+    return rotation.rotate_seals(settings.load({"data": str(data), **given}, {}))
 
 
 def keys(data: Path) -> tuple[bytes, ...]:
@@ -138,11 +138,11 @@ def test_a_rotation_with_a_key_missing_changes_nothing(inside: Make, model: Scri
     told(house, model, word)
     house.stop()
     before = files(house.data)
-    with pytest.raises(app.Unrotated, match=r"\Athe registry was sealed with key [0-9a-f]{8}, which [^\n]*\Z"):
+    with pytest.raises(rotation.Unrotated, match=r"\Athe registry was sealed with key [0-9a-f]{8}, which [^\n]*\Z"):
         rotate(house.data, seal_key=key())
-    with pytest.raises(app.Unrotated, match=r"\A[^\n]*seal.keys is not there[^\n]*\Z"):
+    with pytest.raises(rotation.Unrotated, match=r"\A[^\n]*seal.keys is not there[^\n]*\Z"):
         rotate(house.data)
-    with pytest.raises(app.Unrotated, match=r"\Athere is no registry at [^\n]*\Z"):
+    with pytest.raises(rotation.Unrotated, match=r"\Athere is no registry at [^\n]*\Z"):
         rotate(house.data.with_name("nowhere"))
     assert files(house.data) == before
 
@@ -155,7 +155,7 @@ def test_while_a_server_runs_no_key_is_written(
     house.ask("s", word)
     before = keys(house.data)
     monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 100)
-    with pytest.raises(app.Unrotated, match=r"\A[^\n]* is in use: stop its server and its workers first\Z"):
+    with pytest.raises(rotation.Unrotated, match=r"\A[^\n]* is in use: stop its server and its workers first\Z"):
         rotate(house.data)
     assert keys(house.data) == before
     assert [path.name for path in house.data.glob("seal.keys*")] == ["seal.keys"]

@@ -30,7 +30,7 @@ WANTED = (
     "uvicorn.lifespan.off",
     "uvicorn.protocols.http.httptools_impl",
     "uvloop",
-    "web.app",
+    "web.process",
     "web.cli",
 )
 KEPT = 3  # the one file beside the standard ones that a life has open when it begins

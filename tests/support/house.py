@@ -42,7 +42,12 @@ FOREIGN = {
 ENVIRONMENT = "web/settings.py"
 # The late imports: a command that only asks a server would otherwise load the agent library, or the stores', for nothing,
 # and who serves no gRPC need not have its libraries.
-LATE = {("web/cli.py", "web.app"), ("web/cli_backup.py", "web.backups"), ("web/app.py", "web.a2a_grpc")}
+LATE = {
+    ("web/cli.py", "web.process"),
+    ("web/cli.py", "web.rotation"),
+    ("web/cli_backup.py", "web.backups"),
+    ("web/process.py", "web.a2a_grpc"),
+}
 WRITES = re.compile(
     r"""\b(?: insert \s+ (?: or \s+ \w+ \s+ )? into
          | replace \s+ into

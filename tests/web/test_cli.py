@@ -735,11 +735,11 @@ def test_f173_without_a_live_worker_status_fails_with_the_reason_of_the_refusal(
 def house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Any, Any]]:
     """Stands in for the server: what was started, with which settings."""
     started: list[tuple[str, Any, Any]] = []
-    stand_in = ModuleType("web.app")
+    stand_in = ModuleType("web.process")
     stand_in.serve = lambda settings, worker: started.append(("serve", settings, worker)) or 3  # type: ignore
     stand_in.work = lambda settings: started.append(("work", settings, None)) or 4  # type: ignore
-    monkeypatch.setitem(sys.modules, "web.app", stand_in)
-    monkeypatch.setattr("web.app", stand_in, raising=False)
+    monkeypatch.setitem(sys.modules, "web.process", stand_in)
+    monkeypatch.setattr("web.process", stand_in, raising=False)
     monkeypatch.setenv("OUTRIDER_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("OUTRIDER_MODEL", raising=False)
     return started
