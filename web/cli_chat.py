@@ -112,6 +112,8 @@ class Chat:
         self._heard_at = time.monotonic()
         self.owed.add(task)
         streamed, log = self._hear(task)
+        if not streamed:
+            self._late_answers(but=task)
         if into := taken_up_by(log, task):
             self.screen.note("Taken up by the turn that runs.")
             self._owe_instead(task, into)
@@ -173,6 +175,8 @@ class Chat:
                     printed.append(event.data["text"])
                     self.screen.piece(event.data["text"])
                 continue
+            if event and event.name == "turn.finished" and event.data["task_id"] != task:
+                self._late_answers(but=task)  # those before it in its lane, before its own begins
             if event and event.name in GAPS:
                 whole = False  # the pieces no longer join: the rest of the text comes from the log
             if (event is None or event.name in (*GAPS, "turn.finished")) and (log := self._log_of_end(task)):
@@ -237,10 +241,11 @@ class Chat:
         self._settle(asked, jobs)
         return bool(self.out or self.owed)
 
-    def _late_answers(self) -> None:
-        """Answers that nobody waited for to their end."""
-        log = self.log() if self.owed else []
-        for task in sorted(self.owed):
+    def _late_answers(self, but: str | None = None) -> None:
+        """Answers that nobody waited for to their end, in the log's order; all `but` the one that is printed elsewhere."""
+        late = self.owed - {but}
+        log = self.log() if late else []
+        for task in [task for task in dict.fromkeys(message["task_id"] for message in log) if task in late]:
             if into := taken_up_by(log, task):
                 self._owe_instead(task, into)
             elif has_ended(log, task) or open_question(log, task):
@@ -365,11 +370,10 @@ def answer(log: Messages, task: str) -> str:
 
 
 def _in_words(message: dict[str, Any]) -> str:
-    """What an entry says; of a question also what it is about: all of what would be done, or the form's schema."""
-    question = message.get("question") or {}
-    schema = question.get("schema")
-    about = [question.get("detail"), schema and json.dumps(schema, ensure_ascii=False)]
-    return "\n\n".join(filter(None, [message["text"], *about, *_beside(message)]))
+    """What an entry says, of an approval all of what would be done; of a form also its schema."""
+    schema = (message.get("question") or {}).get("schema")
+    form = json.dumps(schema, ensure_ascii=False) if schema else ""
+    return "\n\n".join(filter(None, [message["text"], form, *_beside(message)]))
 
 
 def _beside(message: dict[str, Any]) -> Iterator[str]:

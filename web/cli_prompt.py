@@ -20,7 +20,7 @@ except ImportError:  # a platform without it edits lines less well
     readline = None
 
 PROMPT = "› "
-HELP = "Commands: /jobs, /stop ID, /report ID, /steer TEXT, /quit"
+HELP = "Commands: /jobs, /stop ID, /report ID, /steer TEXT, /quit. While an answer comes, Ctrl-C gives the prompt back for them"
 ERASE_LINE = "\r\x1b[K"
 
 

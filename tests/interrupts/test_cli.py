@@ -23,7 +23,7 @@ def test_an_approval_is_shown_whole_and_given_with_the_next_message(
     session = wire.fresh("s")
     model.rules([words.paying(5), words.ending("Paid.", last_tool="paid 5")])
     asked = chat(server, session, "pay")
-    assert "wants to call pay" in asked.stdout and '"amount": 5' in asked.stdout
+    assert "wants to call pay" in asked.stdout and asked.stdout.count('"amount": 5') == 1
     told = f'approve or deny. Give it with: outrider chat --session {session} "…"\n'
     assert asked.stderr.endswith(told) and asked.returncode == 1
     refused = chat(server, session, "well, yes")

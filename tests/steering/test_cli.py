@@ -1,5 +1,6 @@
 """The command line steers too: `outrider chat --steer`, and `/steer` at the prompt; it then waits for the turn that took it up."""
 
+import signal
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,7 @@ from tests.steering.turns import LAST
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
+from tests.web.test_cli import Terminal
 from web.cli import app
 from web.cli_chat import Chat
 from web.cli_prompt import HELP, obey
@@ -48,6 +50,37 @@ def test_at_the_prompt_what_comes_too_late_is_answered_by_itself(
         obey(chat, "/steer")
     told = capsys.readouterr()
     assert told.out == "Here is more.\n" and HELP in told.err and "Taken up" not in told.err
+
+
+def test_ctrl_c_gives_the_prompt_back_and_what_is_typed_there_steers_the_prompts_own_turn(
+    server: Server, model: ScriptedModel
+) -> None:
+    session = wire.fresh("s")
+    model.rules(turns.two_steps())
+    with Terminal(server, "chat", "--session", session) as terminal:  # type: ignore[arg-type]
+        terminal.shows("› ")
+        terminal.type("work\n")
+        model.held_at(turns.STEP)
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.shows("/steer TEXT speaks to it")
+        terminal.shows("› ")
+        terminal.type("/steer and this\n")
+        server.wait(lambda: len(turns.said(server, session)) == 2)
+        turns.go_on(model)
+        terminal.shows("Taken up by the turn that runs.")
+        terminal.shows("All of it.")
+    assert turns.told(model) == ["work", "and this"]
+
+
+def test_the_answer_that_was_left_stands_before_that_of_the_next_line(
+    server: Server, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = wire.fresh("s")
+    turn = turns.held(server, model, session)
+    with Client(server.url) as client, Chat(client, session, Screen()) as chat, ThreadPoolExecutor(1) as aside:
+        chat.owed.add(turn)  # as after Ctrl-C
+        let_go(server, model, session, aside.submit(obey, chat, "afterwards"))
+    assert capsys.readouterr().out == "All of it.\nok\n"
 
 
 def test_at_the_prompt_it_answers_no_question(server: Server, model: ScriptedModel) -> None:
