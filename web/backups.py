@@ -112,19 +112,31 @@ def restore(settings: Settings, file: Path, *, force: bool = False) -> Restored:
         unpacked = {name: place.with_name(f"{place.name}.restoring") for name, place in places.items()}
         for path in unpacked.values():
             stack.callback(path.unlink, missing_ok=True)
-        for name in manifest.files:
-            archive.unpack(name, unpacked[name])
-        registries.require_keys(unpacked[REGISTRY], vault)
+        with _marked(places[REGISTRY].with_name(UNFINISHED)):
+            for name in manifest.files:
+                archive.unpack(name, unpacked[name])
+            registries.require_keys(unpacked[REGISTRY], vault)
         aside = _exchanged(places, {name: unpacked[name] for name in manifest.files})
     return Restored(manifest.taken_at, aside)
 
 
-def _exchanged(places: dict[str, Path], unpacked: dict[str, Path]) -> Path | None:
-    """What was there goes aside, and what was unpacked takes its place. Returns where the registry that was there is."""
-    mark = places[REGISTRY].with_name(UNFINISHED)
-    aside = f"before-restore-{rfc3339(wall_clock())[:19].replace(':', '')}Z"
+@contextmanager
+def _marked(mark: Path) -> Iterator[None]:
+    """From here on nothing starts in the folder. Where this block fails, nothing was changed, and the mark is as it was."""
+    was_there = mark.exists()
     mark.touch(mode=0o600)
     _synced(mark.parent)
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            mark.unlink()
+        raise
+
+
+def _exchanged(places: dict[str, Path], unpacked: dict[str, Path]) -> Path | None:
+    """What was there goes aside, and what was unpacked takes its place. Returns where the registry that was there is."""
+    aside = f"before-restore-{rfc3339(wall_clock())[:19].replace(':', '')}Z"
     kept = [moved for name, place in places.items() if (moved := _set_aside(place, place.with_name(aside), name))]
     for name, path in unpacked.items():
         if os.geteuid() == 0:  # whoever owns the folder runs the server
@@ -133,7 +145,7 @@ def _exchanged(places: dict[str, Path], unpacked: dict[str, Path]) -> Path | Non
         path.replace(places[name])
     for folder in {place.parent for place in places.values()}:
         _synced(folder)
-    mark.unlink()
+    places[REGISTRY].with_name(UNFINISHED).unlink()
     return kept[0] if kept else None
 
 

@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +18,7 @@ from background import connections
 from background.migrating import KEY_FILE, UNFINISHED
 from knowledge import copies as indexes
 from tests.access.people import outrider
+from tests.support.life import ROOT
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, wait
 from web import archive, backups
@@ -260,6 +264,32 @@ def test_a_restore_that_was_cut_off_is_known_and_is_run_again(
     assert outrider(fresh, "restore", str(taken), "--force").exit_code == 0
     assert outrider(fresh, "token", "list").exit_code == 0 and not (fresh / UNFINISHED).exists()
     assert not list(fresh.glob("*.restoring"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from web import archive, backups
+archive.Archive.unpack = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+backups.restore(backups.Settings(data=Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
+def test_one_that_is_killed_while_it_unpacks_is_known_too(taken: Path, fresh: Path) -> None:
+    """A server that then started would have forgotten everything, its tokens too, and say that it is well."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(fresh), str(taken)], cwd=ROOT, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert "a restore of" in line(outrider(fresh, "token", "list").stderr)
+    assert outrider(fresh, "restore", str(taken)).exit_code == 0
+    assert outrider(fresh, "token", "list").exit_code == 0
+
+
+def test_one_that_fails_leaves_the_folder_as_it_was(taken: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(fresh)
+    monkeypatch.setattr(backups.Archive, "unpack", lambda *_: cut_now())
+    with pytest.raises(KeyboardInterrupt):
+        backups.restore(backups.Settings(data=fresh), taken)
+    assert {name: content for name, content in contents(fresh).items() if name != "outrider.lock"} == before
 
 
 def cut_now() -> None:
