@@ -5,6 +5,7 @@ It reads envelopes and writes them, and decides nothing: the methods are in `a2a
 """
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from starlette.requests import Request
@@ -20,19 +21,25 @@ from web.a2a_methods import Methods
 from web.a2a_stream import Stream, Telling
 from web.access import caller_of
 from web.house import House
+from web.own_address import asked_at
 
 Json = dict[str, Any]
+
+CARDS = 64  # written, for so many addresses that one was asked at
 
 
 def routes(house: House, version: str) -> list[BaseRoute]:
     edge = Edge(house)
     idle = {offer.profile.name for offer in house.offered if offer.problem}
-    cards = {
-        tokens: _Card(a2a_card.card(house.settings, version, tokens=tokens, without=idle)) for tokens in (False, True)
-    }
+
+    @lru_cache(maxsize=CARDS)
+    def card_at(tokens: bool, address: str | None) -> _Card:
+        settings = house.settings.at(address) if address else house.settings
+        return _Card(a2a_card.card(settings, version, tokens=tokens, without=idle), by_host=house.settings.guessed)
 
     async def agent_card(request: Request) -> Response:
-        return cards[house.callers.required].answer(request.headers.get("if-none-match"))
+        address = asked_at(request.headers.get("host", "")) if house.settings.guessed else None
+        return card_at(house.callers.required, address).answer(request.headers.get("if-none-match"))
 
     # Some clients put a slash behind whatever address a card gives, and follow no redirect.
     addresses = (a2a_card.RPC_PATH, f"{a2a_card.RPC_PATH}/")
@@ -43,11 +50,11 @@ def routes(house: House, version: str) -> list[BaseRoute]:
 
 
 class _Card:
-    """A card, written once."""
+    """A card, written once; `by_host`: which one it is depends on the name that it was asked by."""
 
-    def __init__(self, card: Json) -> None:
+    def __init__(self, card: Json, *, by_host: bool) -> None:
         self._body = json.dumps(card, ensure_ascii=False).encode()
-        self._headers = a2a_card.cache_headers(self._body)
+        self._headers = a2a_card.cache_headers(self._body) | ({"vary": "Host"} if by_host else {})
 
     def answer(self, if_none_match: str | None) -> Response:
         """304 where its client has it."""

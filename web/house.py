@@ -22,6 +22,10 @@ from web.callers import Callers
 from web.credentials import Credentials
 from web.settings import Settings
 
+UNTOLD = (
+    "OUTRIDER_PUBLIC_URL is not set, and it listens on every address: the agent card says the address that it was asked at, "
+    "which clients elsewhere may not reach."
+)
 STOPPING = "This server is stopping; send it again to the next one."
 
 
@@ -98,8 +102,9 @@ class House:
 
     @property
     def flaws(self) -> list[str]:
-        """What does not work here while the rest does: broken plugins, and profiles that take no work."""
-        return [*self.plugins.problems, *(offer.problem for offer in self.offered if offer.problem)]
+        """What does not work here while the rest does: broken plugins, profiles that take no work, an address that is guessed."""
+        offers = (offer.problem for offer in self.offered if offer.problem)
+        return [*self.plugins.problems, *offers, *([UNTOLD] if self.settings.guessed else [])]
 
     def require_open(self) -> None:
         """Raises `WORKER_UNAVAILABLE` once the process is stopping."""

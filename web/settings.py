@@ -31,6 +31,7 @@ from pydantic.fields import FieldInfo
 
 from agent.profiles import BUILTIN, Profile
 from background.ceilings import LEVELS
+from web.own_address import callable_at, is_wildcard
 from web.profiles import BadTable, read_plugins, read_profiles, read_providers, shown, split
 from web.setting_values import (
     BadEntry,
@@ -200,7 +201,8 @@ class Settings(BaseModel):
     public_url: Annotated[str | None, BeforeValidator(unset_if_empty), AfterValidator(http_address)] = _told(
         None,
         "an http or https address without query or user name",
-        "What the agent card says. Where it is not loopback, every request needs an access token.",
+        "What the agent card says. Where it is not loopback, every request needs an access token. On every address "
+        "(`0.0.0.0`, `::`) the card names the one that it was asked at, unless this is set.",
         shown="the address served",
     )
     push: Switch = _told(
@@ -254,7 +256,16 @@ class Settings(BaseModel):
     @property
     def address(self) -> str:
         """Where clients reach this server, without a slash at the end."""
-        return self.public_url or f"http://{authority(self.host, self.port)}"
+        return self.public_url or f"http://{authority(callable_at(self.host), self.port)}"
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody has said where clients reach this server, and it listens on every address."""
+        return self.public_url is None and is_wildcard(self.host)
+
+    def at(self, address: str) -> "Settings":
+        """The same, of a server that is reached at this address."""
+        return self.model_copy(update={"public_url": address})
 
     @property
     def grpc_address(self) -> str | None:

@@ -156,6 +156,30 @@ def test_f175_with_a_token_any_address_is_listened_on(tmp_path: Path) -> None:
         assert alice.send("GET", "/healthz", {"Host": "evil.example"}).status_code == 403
 
 
+def test_on_every_address_the_card_names_the_one_that_it_was_asked_at(tmp_path: Path) -> None:
+    """And one that nobody can call by, never: not in the card, and not in the line that it starts with."""
+    data = tmp_path / "data"
+    token = token_for(data, "alice")
+    with Server(data, env={"OUTRIDER_HOST": "0.0.0.0"}) as server:
+        alice, tags = Person(server, token), set()
+        for host in ("10.0.0.5:9000", "[fd00::1]:8420", "localhost"):
+            answer = alice.send("GET", "/.well-known/agent-card.json", {"Host": host})
+            faces = answer.json()["supportedInterfaces"]
+            assert (
+                {face["url"].partition("/a2a")[0] for face in faces}
+                == {f"http://{host}"}
+                == {answer.json()["url"].partition("/a2a")[0]}
+            )
+            assert answer.headers["vary"] == "Host"
+            tags.add(answer.headers["etag"])
+            again = {"Host": host, "If-None-Match": answer.headers["etag"]}
+            assert alice.send("GET", "/.well-known/agent-card.json", again).status_code == 304
+        assert len(tags) == 3
+        assert "0.0.0.0" not in alice.send("GET", "/.well-known/agent-card.json", {"Host": "0.0.0.0:1"}).text
+        assert any("OUTRIDER_PUBLIC_URL" in problem for problem in alice.get("/api/status").json()["problems"])
+        assert "http://0.0.0.0" not in server.log()
+
+
 def test_a_running_server_hears_of_the_first_token_and_never_opens_again(tmp_path: Path) -> None:
     with Server(tmp_path / "data") as server:
         anybody = Person(server)
