@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from background import ids
@@ -250,15 +251,26 @@ def _message(tx: Tx, row: Row) -> Message:
     return Message(**plain, text=_text(tx, row), job_ids=tuple(json.loads(row["job_ids"])))
 
 
-def messages(tx: Tx, session: str, limit: int, before: int | None) -> list[Message]:
-    """The newest `limit` entries of a log before number `before`, in order."""
-    rows = tx.q(
-        "select * from messages where session = :session and id < :before order by id desc limit :limit",
+def messages(tx: Tx, session: str, limit: int, before: int | None, most: int) -> tuple[list[Message], bool]:
+    """The newest entries of a log before number `before`, in order, and whether there are earlier ones.
+
+    `limit` at most, and of `most` bytes in all with the answers that belong to them; one entry may be more.
+    """
+    sizes = tx.q(
+        "select id, coalesce(length(text), 0) + iif(kind = 'agent', coalesce((select length(artifacts) + "
+        "coalesce(length(partial), 0) from results r where r.task_id = m.task_id), 0), 0) as size "
+        "from messages m where session = :session and id < :before order by id desc limit :limit + 1",
         session=session,
         before=before or 1 << 62,
         limit=limit,
     )
-    return [_message(tx, row) for row in reversed(rows)]
+    totals = accumulate(row["size"] for row in sizes)
+    fit = max(1, sum(total <= most for total in totals))
+    shown = [row["id"] for row in sizes[: min(fit, limit)]]
+    rows = tx.q(
+        "select * from messages where id in (select value from json_each(:ids)) order by id", ids=json.dumps(shown)
+    )
+    return [_message(tx, row) for row in rows], len(sizes) > len(shown)
 
 
 # What is said in a task, and in those that were folded into it.

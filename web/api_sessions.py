@@ -31,6 +31,7 @@ from web.house import House
 from web.paging import bad, decode_cursor, encode_cursor, flag, number
 
 MAX_TEXT = 1_000_000  # characters of a message
+LOG_BYTES = 4 * 1024 * 1024  # of a page of the log, as stored
 
 
 def session_json(listed: Listed) -> Json:
@@ -95,9 +96,8 @@ async def list_messages(call: Call) -> Json:
     place = "cursor" if call.query.get("cursor") else "before"
     before = number(call.query, place, 0, 1, 1 << 40) or None
     html = bool(flag(call.query, "html"))
-    found = await call.db.read(_log, call.owner_in(call.id), call.id, limit + 1, before)
-    page = found[-limit:]
-    more = str(page[0].message.id) if len(found) > limit else ""
+    page, earlier = await call.db.read(_log, call.owner_in(call.id), call.id, limit, before)
+    more = str(page[0].message.id) if earlier else ""
     # Rendering takes its time, and nobody else should wait for it.
     return {"messages": await asyncio.to_thread(_all_json, page, call.id, html), "next_cursor": more}
 
@@ -117,14 +117,14 @@ class Logged(NamedTuple):
     course: Course = Course()
 
 
-def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list[Logged]:
-    found = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before)
+def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> tuple[list[Logged], bool]:
+    found, earlier = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before, LOG_BYTES)
     ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
     courses = steering.courses(tx, [message.task_id for message in found if message.task_id and message.role == "user"])
     last = {message.id for message in found if _is_last(message, ends.get(message.task_id or ""))}
     answers = results.read_many(tx, [message.task_id for message in found if message.id in last and message.task_id])
     parked = {task_id: questions.current(tx, task_id) for task_id, end in ends.items() if end.state in INTERRUPTED}
-    return [
+    logged = [
         Logged(
             message,
             ends.get(message.task_id or ""),
@@ -135,6 +135,7 @@ def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> list
         )
         for message in found
     ]
+    return logged, earlier
 
 
 def _is_last(message: Message, end: tasks.End | None) -> bool:

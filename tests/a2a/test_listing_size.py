@@ -11,6 +11,7 @@ from tests.a2a.over_grpc import Grpc
 from tests.a2a.wire import Json, fresh, message
 from tests.support.server import Server
 from web.a2a_list import PAGE_BYTES
+from web.api_sessions import LOG_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,19 @@ def test_f180_a_usual_grpc_client_reads_every_page(shared: Server, large: str) -
             page = over_grpc.read("ListTasks", answer)
             found, token = found + len(page["tasks"]), page.get("nextPageToken", "")
     assert found == 6
+
+
+def test_f180_a_page_of_the_log_ends_where_it_would_be_too_large_and_the_next_one_goes_on(
+    shared: Server, large: str
+) -> None:
+    found: list[Json] = []
+    cursor = ""
+    while not found or cursor:
+        page = shared.get(f"/api/sessions/{large}/messages", limit=200, **({"cursor": cursor} if cursor else {}))
+        assert len(json.dumps(page["messages"])) < LOG_BYTES + 100_000
+        found, cursor = page["messages"] + found, page["next_cursor"]
+    assert [message["kind"] for message in found] == ["user", "agent"] * 6
+    assert [len(message["text"]) for message in found] == [900_000] * 10 + [5] * 2
 
 
 def test_f180_a_task_larger_than_a_page_is_a_page_and_what_a_grpc_client_does_not_read_is_one_line_of_the_log(

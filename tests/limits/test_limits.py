@@ -55,6 +55,7 @@ LIMITS: dict[str, int | float] = {
     "a file as a model reads it, characters": a2a_message.FILE_CHARS,
     "page of `ListTasks`, tasks; of a task's webhooks": a2a_pages.MOST,
     "page of `ListTasks`, bytes": a2a_list.PAGE_BYTES,
+    "page of a session's log, bytes": api_sessions.LOG_BYTES,
     "page token, characters": a2a_pages.TOKEN_CHARS,
     "webhooks of a task": webhooks.PER_TASK,
     "address of a webhook, characters": addresses.URL_CHARS,
