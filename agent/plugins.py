@@ -10,10 +10,11 @@ import inspect
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic_ai import ModelRetry
@@ -26,18 +27,21 @@ from agent.listeners import NAMES, Listener
 from agent.on_behalf import as_plugin
 from agent.subagents import MalformedSubagent, Registry, SubagentType
 from agent.tools import TIMEOUT_S, TOOLS
+from knowledge.backend import Backend
 
 log = logging.getLogger(__name__)
 
 GROUP = "outrider.plugins"
 GUARD_TIMEOUT_S = 60.0
 UNNAMED = "no rule named"
+BUILTIN_STORE = "store"  # the knowledge backend that comes with the product
 RULE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 OURS = frozenset({*TOOLS, "ask_user"})
 Guard = Callable[
     [str, str, str], Any
 ]  # text, profile, task id -> bool or the name of the rule that refuses, or to await
 Redact = Callable[[str], str]
+Open = Callable[[Path], Awaitable[Backend]]  # the data folder -> a knowledge backend, ready
 
 
 class MalformedPlugin(ValueError):
@@ -64,6 +68,7 @@ class Plugins:
     guards: list[Guard] = field(default_factory=list)
     redactor: Redact | None = None
     listeners: dict[str, Listener] = field(default_factory=dict)
+    backends: dict[str, Open] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of all that are installed, broken ones too
 
@@ -146,6 +151,7 @@ class Additions:
         self._redactor: Redact | None = None
         self._types: dict[str, SubagentType] = {}
         self._listeners: dict[str, Listener] = {}
+        self._backends: dict[str, Open] = {}
 
     def __str__(self) -> str:
         added = [
@@ -155,6 +161,7 @@ class Additions:
             *(["a redactor"] if self._redactor else []),
             *(f"subagent {name}" for name in self._types),
             *(f"listener {name}" for name in self._listeners),
+            *(f"knowledge backend {name}" for name in self._backends),
         ]
         return ", ".join(added) or "nothing"
 
@@ -206,6 +213,16 @@ class Additions:
             raise MalformedPlugin(f"there is a listener {name!r} of this plugin already")
         self._listeners[full] = Listener(full, handler, frozenset(events or NAMES))
 
+    def knowledge_backend(self, name: str, function: Any) -> None:
+        """Add `async def function(folder)`, which opens a `knowledge.backend.Backend`; OUTRIDER_KNOWLEDGE chooses by name."""
+        if not (isinstance(name, str) and handlers.NAME.fullmatch(name) and handlers.is_async(function)):
+            raise MalformedPlugin(
+                "a knowledge backend is a name and an async function of the data folder that opens it"
+            )
+        if name in {BUILTIN_STORE, *self._plugins.backends, *self._backends}:
+            raise MalformedPlugin(f"there is a knowledge backend {name!r} already")
+        self._backends[name] = function
+
     def acting(self) -> AbstractContextManager[None]:
         """What runs in this block is this plugin's: for threads and tasks that it starts itself."""
         return as_plugin(self._name)
@@ -221,6 +238,7 @@ class Additions:
             self._plugins.registry.add(kind)
         self._plugins.tools.update(self._tools)
         self._plugins.listeners.update(self._listeners)
+        self._plugins.backends.update(self._backends)
         self._plugins.guards.extend(self._guards)
         self._plugins.redactor = self._redactor or self._plugins.redactor
 

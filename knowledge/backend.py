@@ -106,6 +106,15 @@ class Page:
     next_cursor: str
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What the store holds, of all owners. `chunks` are those that can be found."""
+
+    documents: int
+    superseded: int
+    chunks: int
+
+
 class Backend(Protocol):
     """What a plugin's knowledge store must do. All of it raises StoreFailed where the store fails."""
 
@@ -162,6 +171,10 @@ class Backend(Protocol):
 
     async def purge(self) -> bool:
         """Takes what was erased out of the files too; False where somebody who reads is in the way: ask again."""
+        ...
+
+    async def counts(self) -> Counts:
+        """How much there is. It is asked often, and shows whether the store can be read."""
         ...
 
     async def close(self) -> None: ...

@@ -5,13 +5,13 @@ It reads no clock: times are the caller's.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import apsw
 
 from knowledge import chunking, trust
-from knowledge.backend import Document, Page, Stored
+from knowledge.backend import Counts, Document, Page, Stored
 from knowledge.connection import rows, transaction
 from knowledge.query import clean, searchable
 
@@ -39,15 +39,6 @@ _PAGE = f"""
         select * from (select id from document where {_MATCHING % ":owner"})
         union all select * from (select id from document where {_MATCHING % "null"}))
     order by id desc limit :limit"""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the store holds, of all owners. `chunks` are those that can be found."""
-
-    documents: int
-    superseded: int
-    chunks: int
 
 
 def document_id(number: int) -> str:

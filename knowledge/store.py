@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from knowledge import documents, ranking, trust
-from knowledge.backend import MAX_QUERY, BadQuery, Document, Hit, Page, SearchTimeout, Stored, StoreFailed
+from knowledge.backend import MAX_QUERY, BadQuery, Counts, Document, Hit, Page, SearchTimeout, Stored, StoreFailed
 from knowledge.connection import Connection, reader, writer
-from knowledge.documents import Counts
 from knowledge.query import clean
 from knowledge.ranking import Scope
 

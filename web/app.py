@@ -25,7 +25,7 @@ from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, require_providers
-from agent.plugins import Plugins
+from agent.plugins import BUILTIN_STORE, Plugins
 from agent.profiles import CHAT
 from agent.providers import announced, levels_by_provider
 from agent.reports import Reports
@@ -40,6 +40,8 @@ from background.redaction import redact as redact_text
 from background.retention import Ages
 from background.sealing import Vault, parse_keys
 from background.worker import Handler, Worker
+from knowledge.backend import Backend, StoreFailed
+from knowledge.foreign import Foreign
 from knowledge.store import Store
 from web import (
     a2a,
@@ -82,6 +84,7 @@ class Outrider:
         self._model, self._now = announced(model), now
         self._plugins = plugins.load()
         require_installed(settings, self._plugins)
+        require_backend(settings, self._plugins)
         self._offers = _offers(settings, self._plugins)
         self._models = [self._model, *(offer.model for offer in self._offers.values() if offer.model)]
         self._serves, self._works = serves, works
@@ -98,11 +101,11 @@ class Outrider:
             levels = {name: offer.level for name, offer in self._offers.items()}
             providers = levels_by_provider(self.settings.providers)
             await bring_down(db, {**levels, None: self.settings.answer_level}, providers)
-            store = await Store.open(self.settings.knowledge_path)
+            store = await self._knowledge()
             stack.push_async_callback(store.close)
             for model in self._models:
                 await stack.enter_async_context(model)
-            await documents.take_in_own_docs(store, db.now())
+            await take_in_own_docs(store, db.now())
             credentials = Credentials()
             callers = Callers(db, credentials, self.settings)
             await callers.look()
@@ -122,6 +125,16 @@ class Outrider:
                 await db.write(start_purging)
             stack.push_async_callback(self.stop)
             yield self
+
+    async def _knowledge(self) -> Backend:
+        """The store that is chosen; a plugin's that is not there or cannot be opened is one that fails."""
+        if self.settings.knowledge == BUILTIN_STORE:
+            return await Store.open(self.settings.knowledge_path)
+        found = await Foreign.open(
+            self.settings.knowledge, self._plugins.backends.get(self.settings.knowledge), self.settings.data
+        )
+        self._plugins.problems.extend(found.problems)
+        return found
 
     def _database(self) -> Database:
         redact = closing(self._plugins.redactor) if self._plugins.redactor else redact_text
@@ -292,6 +305,25 @@ def require_installed(settings: Settings, added: Plugins) -> None:
         if name not in added.names:
             there = ", ".join(added.names) or "none"
             raise BadSetting(f"plugins.{name}: no plugin of this name is installed; there are: {there}")
+
+
+def require_backend(settings: Settings, added: Plugins) -> None:
+    """Raises `BadSetting` for a knowledge backend that nobody adds, unless a plugin is broken that may have meant to."""
+    there = [BUILTIN_STORE, *added.backends]
+    if settings.knowledge not in there and not added.problems:
+        raise BadSetting(
+            f"knowledge (OUTRIDER_KNOWLEDGE): no plugin adds {settings.knowledge!r}; there are: {', '.join(there)}"
+        )
+
+
+async def take_in_own_docs(store: Backend, now: int) -> None:
+    """Ours without a docs page is an installation that is broken; a plugin's that fails is named, and the rest works."""
+    try:
+        await documents.take_in_own_docs(store, now)
+    except StoreFailed as failed:
+        if not isinstance(store, Foreign):
+            raise
+        log.warning("the pages of the documentation are not taken in: %s", failed)
 
 
 async def require_token(settings: Settings, db: Database) -> None:

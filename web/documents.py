@@ -10,9 +10,8 @@ from starlette.routing import BaseRoute, Route
 from background.errors import not_found
 from background.times import rfc3339, rfc3339_or_none
 from knowledge import trust
-from knowledge.backend import BadQuery, Document, Hit, Stored
+from knowledge.backend import Backend, BadQuery, Document, Hit, Stored
 from knowledge.chunking import title
-from knowledge.store import Store
 from web.door import Call, Json, door, text
 from web.house import House
 from web.paging import bad, choice, number
@@ -118,7 +117,7 @@ def _document(
     )
 
 
-async def take_in_own_docs(store: Store, now: int) -> int:
+async def take_in_own_docs(store: Backend, now: int) -> int:
     """The README and the pages of docs/, shared: all at the first start, and what it did not come to at the next.
 
     Returns how many.

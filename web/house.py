@@ -14,7 +14,7 @@ from agent.offers import Offer
 from agent.plugins import Plugins
 from agent.subagents import Registry
 from background.database import Database
-from knowledge.store import Store
+from knowledge.backend import Backend
 from web import addresses
 from web.a2a_errors import A2AError
 from web.addresses import Allowed, Resolve
@@ -76,7 +76,7 @@ class House:
 
     settings: Settings
     db: Database
-    knowledge: Store
+    knowledge: Backend
     registry: Registry
     credentials: Credentials
     callers: Callers

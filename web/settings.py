@@ -117,6 +117,11 @@ class Settings(BaseModel):
         "The registry of sessions, tasks and jobs.",
         shown="`outrider.db` in the data folder",
     )
+    knowledge: Name = _told(
+        "store",
+        "`store`, or the name of a knowledge backend that a plugin adds",
+        "Where reports and documents are found again.",
+    )
     auto_resume: Switch = _told(
         True,
         "`true` or `false`",

@@ -52,6 +52,7 @@ WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "model": ("offline", "openai:gpt-5-mini", "openai:gpt-5-mini", " "),
     "fallback_models": ((), "a:b, c:d", ("a:b", "c:d"), "a\x07"),
     "database_url": (None, "sqlite:////tmp/x.db", "sqlite:////tmp/x.db", "postgresql://u:secret@h/db"),
+    "knowledge": ("store", "elsewhere", "elsewhere", " "),
     "auto_resume": (True, "False", False, "of"),
     "answer_level": ("full", "redacted", "redacted", "Full"),
     "seal_key": (None, KEY, SecretStr(KEY), "hunter2"),

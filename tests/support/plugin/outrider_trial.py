@@ -23,7 +23,7 @@ Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` d
 everything), `redactor` (masks "hush"), `hears` (the listener `diary` writes each event into the diary as
 `heard ID NAME OWNER JOB-OR-TASK`, and fails while the door `deaf` is there and `mended` is not; `ends`, a plain function, writes `ended JOB REPORT` of each job that has
 completed, as the sdk tells it, and sends one job out for a job whose description is `follow me`), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
-out, by tools and by the sdk: `send(session, prompt)`), `thread` (a thread of the plugin's own sends a job out for the
+out, by tools and by the sdk: `send(session, prompt)`), `second` (the knowledge backend of that name, see `outrider_second.py`), `thread` (a thread of the plugin's own sends a job out for the
 session `threaded` once the door `thread` is open, and writes into the diary what came of it). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
 `parker` has them too, and parks.
@@ -38,6 +38,8 @@ import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+
+from outrider_second import open_second
 
 from agent import sdk
 from agent.subagents import SubagentType
@@ -166,6 +168,7 @@ async def hear(event: Any) -> None:
 
 def hear_ends(event: Any) -> None:
     status = asyncio.run(sdk.background_status(event.data["id"]))
+    assert status
     note(f"ended {status.id} {status.report}")
     if status.description == "follow me":
         asked = {"session": status.session_id, "prompt": "work on", "key": f"after {status.id}"}
@@ -297,6 +300,8 @@ def register(outrider: Any) -> None:
         outrider.output_guard(guard_no)
     if "redactor" in more:
         outrider.redactor(redact)
+    if "second" in more:
+        outrider.knowledge_backend("second", open_second)
     if "hears" in more:
         outrider.listener("diary", hear)
         outrider.listener("ends", hear_ends, "background.completed")
