@@ -15,6 +15,8 @@ from agent.models import OFFLINE, ModelNotReady, UnknownModel, is_provider
 from agent.plugins import OURS, Plugins
 from agent.profiles import AGENT, BUILTIN, Profile
 from agent.providers import provider_of
+from agent.subagents import BUILTIN as BUILTIN_TYPES
+from agent.subagents import SubagentType
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
@@ -99,6 +101,25 @@ def require_providers(names: Iterable[str]) -> None:
             raise BadProfile(
                 f"providers.{name}: there is no such provider; of the model openai:gpt-5-mini it is openai"
             )
+
+
+def offer_subagents(defined: Mapping[str, SubagentType], plugins: Plugins) -> None:
+    """Puts the operator's types of subagents beside the others, or in the place of a built-in one. Raises `BadProfile`.
+
+    Where a plugin is broken, a type whose tool is missing is not offered, and named.
+    """
+    changeable = {kind.name for kind in BUILTIN_TYPES}
+    for name, kind in defined.items():
+        if name in plugins.registry.names() and name not in changeable:
+            raise BadProfile(f"subagents.{name}: a plugin adds a subagent type of this name")
+        unknown = [tool for tool in kind.tools if tool not in {*OURS, *plugins.tools}]
+        if unknown:
+            missing = f"subagents.{name}.tools: there is no tool {unknown[0]!r}; there are {_listed(sorted({*OURS, *plugins.tools}))}"
+            if not plugins.problems:
+                raise BadProfile(missing)
+            plugins.problems.append(f"The subagent type {name} is not offered: {missing}")
+            continue
+        plugins.registry.change(kind)
 
 
 def _ready(profile: Profile, level: str, plugins: Plugins, build: Build) -> Offer:

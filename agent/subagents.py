@@ -87,7 +87,7 @@ BUILTIN = (RESEARCHER, GENERAL)
 
 
 class Registry:
-    """The types that can be sent out now: those built in, and what plugins add."""
+    """The types that can be sent out now: those built in, what plugins add, and the operator's own."""
 
     def __init__(self, types: Iterable[SubagentType] = BUILTIN) -> None:
         self._types: dict[str, SubagentType] = {}
@@ -104,6 +104,10 @@ class Registry:
         if kind is None:
             raise UnknownSubagent(f"there is no subagent type {name!r}; there are: {', '.join(self._types)}")
         return kind
+
+    def change(self, kind: SubagentType) -> None:
+        """Puts a type in the place of the one of its name, or adds it."""
+        self._types[kind.name] = kind
 
     def add(self, kind: SubagentType) -> None:
         """Adds a type; raises `MalformedSubagent` if it is none or its name is taken, and then changes nothing."""

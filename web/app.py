@@ -24,7 +24,7 @@ from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
-from agent.offers import BadProfile, Offer, make_ready, require_providers
+from agent.offers import BadProfile, Offer, make_ready, offer_subagents, require_providers
 from agent.plugins import BUILTIN_STORE, Plugins
 from agent.profiles import CHAT
 from agent.providers import announced, levels_by_provider
@@ -241,6 +241,7 @@ def _offers(settings: Settings, added: Plugins) -> dict[str, Offer]:
     """All profiles, made ready. Raises `BadSetting` for what means nothing here."""
     try:
         require_providers(settings.providers)
+        offer_subagents(settings.subagents, added)
         return make_ready(
             settings.defined_profiles,
             settings.answer_level,

@@ -1,4 +1,4 @@
-"""`[profiles.NAME]`, `[providers.NAME]`, `[plugins.NAME]` of `outrider.toml`: tables to values, each field checked as read.
+"""`[profiles.NAME]`, `[providers.NAME]`, `[plugins.NAME]`, `[subagents.NAME]` of `outrider.toml`: tables to values, each field checked as read.
 
 Each field stands once, with what is allowed in it. A refusal is one line that names profile, field and value. Whether
 a handler, tool or model of that name exists is not known here: that shows when all is put together.
@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent.profiles import AGENT, BUILTIN, CHAT, Profile
+from agent.subagents import BUILTIN as BUILTIN_TYPES
+from agent.subagents import SubagentType
 from background.ceilings import LEVELS
 
 OFFERED = "offered"  # beside the tables in `[profiles]`: what the setting `profiles` says where there are none
@@ -95,6 +97,12 @@ FIELDS: Mapping[str, tuple[Check, str]] = {
     "retention_days": (_whole(MOST_DAYS), f"a whole number from 1 to {MOST_DAYS:,}"),
 }
 
+OF_A_SUBAGENT: Mapping[str, tuple[Check, str]] = {
+    "description": FIELDS["description"],
+    "prompt": FIELDS["instructions"],
+    "tools": FIELDS["tools"],
+    "parks": FIELDS["output_guard"],
+}
 OF_A_PLUGIN = {"max_queued_jobs": (_whole(MOST_JOBS), f"a whole number from 1 to {MOST_JOBS:,}")}
 
 
@@ -134,6 +142,26 @@ def read_plugins(tables: Any) -> dict[str, int]:
     return {name: fields["max_queued_jobs"] for name, fields in given.items() if fields}
 
 
+def read_subagents(tables: Any) -> dict[str, SubagentType]:
+    """The types of subagents that `[subagents.NAME]` tables define, or change of those built in. Raises `BadTable`."""
+    _require_tables("subagents", tables)
+    return {name: kind if isinstance(kind, SubagentType) else _subagent(name, kind) for name, kind in tables.items()}
+
+
+def _subagent(name: str, table: Mapping[str, Any]) -> SubagentType:
+    at = f"subagents.{name}"
+    if not NAME.fullmatch(name):
+        raise BadTable(f"{at}: the name of a type is a small letter, then small letters, digits, - or _ (64 at most)")
+    given = _fields(at, table, OF_A_SUBAGENT)
+    for kind in BUILTIN_TYPES:
+        if kind.name == name:
+            return replace(kind, **given)
+    for field in ("description", "prompt"):
+        if field not in given:
+            raise BadTable(f"{at}: {field} is missing; it is {OF_A_SUBAGENT[field][1]}")
+    return SubagentType(name, **given)
+
+
 def split(value: Any) -> tuple[dict[str, Any], Any]:
     """What `profiles` in the file holds: the tables of profiles, and which are offered (None: not said)."""
     if not isinstance(value, dict):
@@ -148,7 +176,7 @@ def _require_tables(at: str, tables: Any) -> None:
     if not isinstance(tables, Mapping):
         raise BadTable(f"{at}: must be tables, one a name: [{at}.NAME]")
     for name, table in tables.items():
-        if not isinstance(table, Mapping | Profile):
+        if not isinstance(table, Mapping | Profile | SubagentType):
             raise BadTable(f"{at}.{name}: must be a table")
 
 

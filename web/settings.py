@@ -30,9 +30,10 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from agent.profiles import BUILTIN, Profile
+from agent.subagents import SubagentType
 from background.ceilings import LEVELS
 from web.own_address import callable_at, is_wildcard
-from web.profiles import BadTable, read_plugins, read_profiles, read_providers, shown, split
+from web.profiles import BadTable, read_plugins, read_profiles, read_providers, read_subagents, shown, split
 from web.setting_values import (
     BadEntry,
     Count,
@@ -64,7 +65,7 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8420"
 # Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
 # Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
-TABLES = frozenset({"defined_profiles", "plugins", "providers"})
+TABLES = frozenset({"defined_profiles", "plugins", "providers", "subagents"})
 
 SECRET = frozenset({"seal_key", "webhook_keys"})  # never repeated, in no refusal
 
@@ -194,6 +195,9 @@ class Settings(BaseModel):
     plugins: Annotated[Mapping[str, int], BeforeValidator(read_plugins)] = Field(
         default={}, exclude=True, description="How many jobs each `[plugins.NAME]` may have waiting of a user's."
     )
+    subagents: Annotated[Mapping[str, SkipValidation[SubagentType]], BeforeValidator(read_subagents)] = Field(
+        default={}, exclude=True, description="`[subagents.NAME]`, by name."
+    )
     providers: Annotated[Mapping[str, str], BeforeValidator(read_providers)] = Field(
         default={}, description="The answer level of each `[providers.NAME]` that gives one."
     )
@@ -297,15 +301,17 @@ class ClientSettings(NamedTuple):
     token: str | None
 
 
-def load(command_line: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+def load(
+    command_line: Mapping[str, object], environ: Mapping[str, str] = os.environ, *, makes: bool = True
+) -> Settings:
     """The settings in force; later wins: defaults, `outrider.toml` in the data folder, environment, command line.
 
     `command_line` holds the options by setting name; one that was not given is absent or None. Makes the data folder
-    where there is none. Raises BadSetting.
+    where there is none, if it `makes` one: who only reads would not see that its name was mistyped. Raises BadSetting.
     """
     options = {key: value for key, value in command_line.items() if value is not None}
     named = _from_environment(environ)
-    data = _data_folder(*_asked_data(options, named))
+    data = _data_folder(*_asked_data(options, named), makes=makes)
     layers = [("the command line", options), ("the environment", named), (FILE, _from_file(data))]
     given = {key: (value, source) for source, layer in reversed(layers) for key, value in layer.items()}
     values: dict[str, Any] = {key: value for key, (value, _) in given.items()} | {"data": data}
@@ -381,7 +387,7 @@ def _from_file(data: Path) -> dict[str, Any]:
     if "data" in found:
         raise BadSetting(f"data: {FILE} lies in the data folder and cannot move it; use --data or {PREFIX}DATA")
     for name in found:
-        _known(name, FILE, [*_simple(), "plugins", "providers"])
+        _known(name, FILE, [*_simple(), "plugins", "providers", "subagents"])
     try:
         defined, named = split(found.pop("profiles", None))
     except BadTable as bad:
@@ -440,12 +446,15 @@ def _asked_data(options: Mapping[str, object], named: Mapping[str, str]) -> tupl
     return DEFAULT_DATA, "the default"
 
 
-def _data_folder(given: object, source: str) -> Path:
+def _data_folder(given: object, source: str, *, makes: bool) -> Path:
     if not str(given).strip():  # as a path it would be the folder one happens to be in
         raise _bad("data", {"data": (given, source)})
     path = Path(str(given)).expanduser().absolute()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if makes:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not path.is_dir():
+            raise BadSetting(f"data (OUTRIDER_DATA): there is no folder {path} ({source})")
         usable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
     except OSError:
         usable = False
