@@ -145,22 +145,27 @@ class Job:
 
 
 def _delivery_error(tx: Tx, row: Row) -> str | None:
-    """Why its end is not told yet, or why its own post is not taken yet."""
+    """Why its end is not told yet, why its own post is not taken yet, or what its turn failed with and is to try again."""
     if row["last_error"] is not None:
         return tx.unseal("deliveries.last_error", f"{row['id']}/{row['attempts']}", row["last_error"])
-    if row["post_error"] is not None:
-        return tx.unseal("runs.last_error", row["post_key"], row["post_error"])
+    for error, key in (("post_error", "post_key"), ("work_error", "work_key")):
+        if row[error] is not None:
+            return tx.unseal("runs.last_error", row[key], row[error])
     return None
 
 
 _SELECT = (
     "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
-    "coalesce(d.tries, r.tries, 0) as delivery_tries, d.last_error, r.last_error as post_error, r.key as post_key, d.notified_at, "
+    "coalesce(d.tries, r.tries, w.tries, 0) as delivery_tries, d.last_error, r.last_error as post_error, r.key as post_key, "
+    "w.last_error as work_error, w.key as work_key, d.notified_at, "
     "coalesce(t.requests, 0) as model_calls, coalesce(t.tool_calls, 0) as calls_of_tools from jobs j "
     "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
     "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts "
     # Until it is dispatched it is its own post that is tried, and may say why it waits.
-    "left join runs r on r.key = 'dispatch:' || j.id || ':' || j.attempts and r.ended_at is null and r.last_error is not null"
+    "left join runs r on r.key = 'dispatch:' || j.id || ':' || j.attempts and r.ended_at is null and r.last_error is not null "
+    # Then it is its turn: what that failed with is said until it has come a step further.
+    "left join runs w on w.task_id = j.task_id and w.ended_at is null and w.kind in ('turn', 'job') and w.last_error is not null "
+    "and (w.state = 'queued' or w.tries > 1)"
 )
 
 

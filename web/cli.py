@@ -240,9 +240,18 @@ def session_erase(
     """Erases a session with its turns, jobs and reports; what still runs in it is stopped."""
     with server(url) as client:
         found = client.get(session_path(session))
-        if not yes and not typer.confirm(f"Erase '{line(found['title'] or session)}' with all its jobs and reports?"):
-            fail("nothing was erased")
+        if not yes and not _agreed(f"Erase '{line(found['title'] or session)}' with all its jobs and reports?"):
+            fail("nothing was erased; --yes does not ask")
         client.delete(session_path(session))
+
+
+def _agreed(question: str) -> bool:
+    """Whether somebody says yes; where nobody can be asked, nobody does."""
+    try:
+        return typer.confirm(question)
+    except typer.Abort:
+        print(file=sys.stderr)
+        return False
 
 
 @session_app.callback()

@@ -34,7 +34,7 @@ def backup(
 
     The key that seals the registry is not in it, nor are the settings; keep the key elsewhere.
     """
-    given = _settings(data)
+    given = _settings(data, makes=False)
     backups = _backups()
     try:
         taken = backups.back_up(given, file, force=force)
@@ -72,9 +72,9 @@ def _backups() -> ModuleType:
     return backups
 
 
-def _settings(data: str | None) -> Settings:
+def _settings(data: str | None, *, makes: bool = True) -> Settings:
     try:
-        return settings.load({"data": data})
+        return settings.load({"data": data}, makes=makes)
     except settings.BadSetting as problem:
         _fail(problem, 2)
 

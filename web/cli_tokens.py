@@ -52,7 +52,7 @@ def token_create(
 @token_app.command("list", cls=Plain)
 def token_list(as_json: Annotated[bool, typer.Option("--json", help="JSON alone.")] = False, data: Data = None) -> None:
     """Lists tokens, revoked ones too. None of them is shown."""
-    found = _changed(data, lambda db: db.read(tokens.listed))
+    found = _changed(data, lambda db: db.read(tokens.listed), makes=False)
     if as_json:
         print(json_text({"tokens": [_json(token) for token in found]}))
     elif found:
@@ -66,11 +66,11 @@ def token_revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, tok-…")], data: Data = None
 ) -> None:
     """Revokes a token: it lets nobody in from now on, and what was opened with it ends."""
-    revoked = _changed(data, lambda db: db.write(tokens.revoke, token_id))
+    revoked = _changed(data, lambda db: db.write(tokens.revoke, token_id), makes=False)
     print(f"Token {revoked.id} of {revoked.owner} is revoked.")
 
 
-def _changed(data: str | None, what: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+def _changed(data: str | None, what: Callable[[Database], Coroutine[Any, Any, T]], *, makes: bool = True) -> T:
     """What comes of a transaction on the registry; what goes wrong ends the command with one line."""
 
     async def story(given: Settings) -> T:
@@ -78,7 +78,7 @@ def _changed(data: str | None, what: Callable[[Database], Coroutine[Any, Any, T]
             return await what(db)
 
     try:
-        return asyncio.run(story(settings.load({"data": data})))
+        return asyncio.run(story(settings.load({"data": data}, makes=makes)))
     except settings.BadSetting as problem:
         _fail(problem, 2)
     except Fault as fault:

@@ -36,6 +36,12 @@ def test_a_token_is_printed_once_and_kept_nowhere(tmp_path: Path) -> None:
     assert files and not any(secret in path.read_bytes() for path in files)
 
 
+@pytest.mark.parametrize("command", [("token", "list"), ("token", "revoke", "tok-0123456789ab"), ("backup", "x")])
+def test_who_only_reads_or_revokes_makes_no_folder_of_a_mistyped_name(tmp_path: Path, command: tuple[str, ...]) -> None:
+    refused = outrider(tmp_path / "mistyped", *command)
+    assert refused.exit_code == 2 and "there is no folder" in refused.stderr and list(tmp_path.iterdir()) == []
+
+
 def test_tokens_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
     kept, gone = token_for(tmp_path, "alice"), token_for(tmp_path, "bob")
     revoke(tmp_path, gone)

@@ -69,7 +69,8 @@ async def test_an_ended_job_says_how_it_ended(
     assert told["report_chars"] == (0 if state == "canceled" else 28)
     assert told["excerpt"] == ("" if state == "canceled" else "A report with 28 characters.")
     assert told["notified"] is False
-    assert told["delivery"] == {"state": "pending", "attempts": 0, "last_error": None}
+    waits = delivery.NO_NEWS if by == "user" else None
+    assert told["delivery"] == {"state": "pending", "attempts": 0, "last_error": waits}
     assert told["completed_at"].endswith("Z")
 
 

@@ -346,6 +346,8 @@ def test_the_command_line_carries_a_session_over(server: Server, snapshot: Json,
     assert outrider("import", str(file), "--as", f"{session}-b") == (0, f"{session}-b\n", "")
     assert outrider("copy", f"{session}-b", "--as", f"{session}-c") == (0, f"{session}-c\n", "")
     assert texts(server, f"{session}-c") == texts(server, session)
+    code, _, told = outrider("erase", session)  # nobody is there to be asked
+    assert code == 1 and "nothing was erased; --yes does not ask" in told
     assert outrider("erase", session, "--yes") == (0, "", "")
     assert server.http.get(f"/api/sessions/{session}").status_code == 404
     altered = _changed(json.loads(printed), "messages.0.text", "sealed:AAAA")

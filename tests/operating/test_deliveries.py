@@ -75,6 +75,15 @@ def test_what_its_user_has_stopped_waits_for_the_next_turn_and_every_view_says_s
     assert server.job(job)["delivery"] == {"state": "delivered", "attempts": 0, "last_error": None}
 
 
+def test_a_job_says_what_it_failed_with_while_it_is_tried_again(server: Server, model: ScriptedModel) -> None:
+    model.rules([Rule(last_user="^finches", status=500, text="no", times=1), worker("finches"), briefing()])
+    job = server.spawn(server.post("/api/sessions")["id"], "finches")["id"]
+    server.wait(lambda: "500" in (server.job(job)["delivery"]["last_error"] or ""))
+    assert server.job(job)["status"] in ("queued", "running")
+    server.wait(lambda: server.job(job)["notified"])
+    assert server.job(job)["delivery"] == {"state": "delivered", "attempts": 0, "last_error": None}
+
+
 @pytest.mark.parametrize("odd", ["bg-000000000000", "a/b", "a/b/c", "a/b/1.0", "..", "/"])
 def test_an_odd_id_is_nobody_s(run: Command, odd: str) -> None:
     for command in ("replay", "discard"):
