@@ -227,8 +227,7 @@ def status_table(status: dict[str, Any]) -> Table:
 
 def _status_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "state", "live" if status["live"] else "no live worker"
-    for worker in status["workers"]:
-        yield f"worker {worker['id']}", _worker(worker)
+    yield from _workers(status["workers"])
     for kind in status["queue"]:
         oldest = f", oldest due {when(kind['oldest_due_at'])}" if kind["oldest_due_at"] else ""
         counts = f"{kind['queued']} queued, {kind['waiting']} waiting, {kind['running']} running"
@@ -262,6 +261,16 @@ def _settings(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in changed.items():
         yield f"setting {name}", json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
     yield "settings", f"{len(settings) - len(changed)} others are as by default; --json has all"
+
+
+def _workers(workers: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Those that live, or all where none does; beside live ones the dead are history, and one line."""
+    live = [worker for worker in workers if worker["live"]]
+    for worker in live or workers:
+        yield f"worker {worker['id']}", _worker(worker)
+    if live and (silent := [worker for worker in workers if not worker["live"]]):
+        last = max(worker["beat_at"] for worker in silent)
+        yield "silent workers", f"{len(silent)} within an hour, the last heard {when(last)}"
 
 
 def _worker(worker: dict[str, Any]) -> str:

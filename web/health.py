@@ -38,8 +38,8 @@ async def problems(house: House) -> list[str]:
     found = []
     try:
         await house.db.read(acceptance.require_worker)
-    except Fault as fault:
-        found.append(f"WORKER_UNAVAILABLE: {fault.message}")
+    except Fault:
+        found.append("WORKER_UNAVAILABLE: No worker is live: what is sent is refused, and what was begun waits.")
     except StorageUnavailable:
         found.append("The registry cannot be read.")
     try:

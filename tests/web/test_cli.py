@@ -715,6 +715,18 @@ def test_f173_status_shows_workers_queue_outbox_stores_and_settings(fake: Fake, 
     assert json.loads(run("status", "--json").stdout) == fake.answers["GET /api/status"]
 
 
+def test_f173_workers_that_are_gone_are_one_line_beside_one_that_lives(fake: Fake, run: Callable[..., Result]) -> None:
+    told = status()
+    (lives,) = told["workers"]
+    gone = [lives | {"id": f"w{n}", "live": False, "beat_at": f"2026-11-30T11:0{n}:00Z"} for n in (2, 3)]
+    fake.answers["GET /api/status"] = told | {"workers": [*gone, lives]}
+    rows = [" ".join(row.split()) for row in run("status").stdout.splitlines()]
+    assert [row for row in rows if "worker" in row] == [
+        "worker w1 live, heard 2026-11-30 12:00:00Z, swept 2026-11-30 12:00:00Z, here pid 7: turn job",
+        "silent workers 2 within an hour, the last heard 2026-11-30 11:03:00Z",
+    ]
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_f173_without_a_live_worker_status_fails_with_the_reason_of_the_refusal(
     fake: Fake, run: Callable[..., Result], options: tuple[str, ...]
