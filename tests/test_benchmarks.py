@@ -8,6 +8,7 @@ from pathlib import Path
 from background import jobs, journal, sessions
 from background.database import Database
 from benchmarks.filling import TEXT, fill
+from tests.background.story import log_of
 
 
 def test_a_filled_registry_holds_together_and_every_text_of_it_can_be_read(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_a_filled_registry_holds_together_and_every_text_of_it_can_be_read(tmp_p
         ]
         session = await db.read(sessions.get, "local", "s1")
         assert (await db.read(sessions.with_running, session)).title == TEXT
-        assert [message.text for message in await db.read(sessions.messages, session.uid, 50, None)] == [TEXT] * 10
+        assert [message.text for message in await log_of(db, session.uid, 50, None)] == [TEXT] * 10
         assert await db.write(journal.project) == 0
         await db.close()
 

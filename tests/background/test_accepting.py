@@ -22,7 +22,7 @@ from tests.background.factories import (
     settled,
     submitted,
 )
-from tests.background.story import everything, opened, rows, story, value, within
+from tests.background.story import everything, log_of, opened, rows, story, value, within
 from tests.support.clock import Clock
 
 # -- accepted
@@ -56,7 +56,7 @@ async def test_messages_of_a_session_make_tasks_that_wait_for_each_other(db: Dat
     assert first.session == second.session
     states = [row["state"] for row in await rows(db, "select state from runs order by id")]
     assert states == ["queued", "waiting"]
-    log = await db.read(sessions.messages, first.session, 10, None)
+    log = await log_of(db, first.session, 10, None)
     assert [(said.kind, said.text) for said in log] == [("user", "one"), ("user", "two")]
 
 

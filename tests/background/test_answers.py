@@ -29,7 +29,7 @@ from tests.background.factories import (
     heard_of,
     message,
 )
-from tests.background.story import everything, opened, story, value
+from tests.background.story import everything, log_of, opened, story, value
 from tests.support.clock import Clock
 
 
@@ -217,4 +217,4 @@ async def test_where_only_what_is_masked_is_kept_question_and_answer_are_masked(
     kept = await db.read(checkpoints.of_task, turn.task.id)
     assert Answer.of(kept["answer:which"]) == Answer("***, please", {"to": "***"})
     assert address not in str(await db.read(sessions.history, turn.task.id, None))
-    assert address not in str(await db.read(sessions.messages, turn.task.session, 10, None))
+    assert address not in str(await log_of(db, turn.task.session, 10, None))

@@ -37,7 +37,7 @@ from background.tasks import End
 from tests.background import ancient
 from tests.background.ancient import ARTIFACTS, AT, SAID, SENT, TOLD, WAS_SAID_BEFORE, left_behind
 from tests.background.factories import OWNER, begun, heard_of, message, settled
-from tests.background.story import everything, opened, rows, value
+from tests.background.story import everything, log_of, opened, rows, value
 from tests.support.clock import Clock
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_sessions_and_their_logs_say_what_they_said(upgraded: Upgraded) -> None:
             "silent": ("", 0),
         }
         assert listed["s"].session.unattended == 2
-        log = await db.read(sessions.messages, "chat", 10, None)
+        log = await log_of(db, "chat", 10, None)
         assert [(said.id, said.kind, said.text, said.task_id, said.job_ids) for said in log] == [
             (1, "user", f"{SAID}?", "done", ()),
             (2, "agent", "", "done", ()),

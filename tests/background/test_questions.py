@@ -42,7 +42,7 @@ from tests.background.factories import (
     settled,
     submitted,
 )
-from tests.background.story import everything, opened, rows, story, value, within
+from tests.background.story import everything, log_of, opened, rows, story, value, within
 from tests.support.clock import Clock
 
 # -- parked
@@ -84,7 +84,7 @@ async def test_the_question_stands_in_log_and_history_with_its_text_first_and_th
 ) -> None:
     asks = question("form", detail="From one to five.")
     turn = await parked(db, asks)
-    log = await db.read(sessions.messages, turn.task.session, 10, None)
+    log = await log_of(db, turn.task.session, 10, None)
     assert [(said.role, said.kind, said.text) for said in log] == [
         ("user", "user", "hello"),
         ("agent", "agent", f"{asks.text}\n\n{asks.detail}"),

@@ -19,7 +19,7 @@ from tests.background.factories import (
     settled,
     submitted,
 )
-from tests.background.story import story
+from tests.background.story import log_of, story
 from tests.support.clock import Clock
 
 
@@ -112,7 +112,7 @@ async def test_the_log_says_who_spoke_and_never_takes_a_notification_or_a_nudge_
     await db.write(sessions.log, session.uid, "notification", "…", task_id=turn.task.id, job_ids=tuple(told))
     await settled(db, turn, text="The briefing.")
     await db.write(sessions.log, session.uid, "notice", "I begin no more.")
-    log = await db.read(sessions.messages, session.uid, 10, None)
+    log = await log_of(db, session.uid, 10, None)
     assert [(said.role, said.kind) for said in log] == [
         ("user", "user"),
         ("agent", "agent"),
@@ -127,7 +127,7 @@ async def test_the_log_says_who_spoke_and_never_takes_a_notification_or_a_nudge_
 @story
 async def test_an_answer_s_text_is_read_from_its_result_and_stands_nowhere_else(db: Database) -> None:
     task = await ended(db, text="The answer.")
-    log = await db.read(sessions.messages, task.session, 10, None)
+    log = await log_of(db, task.session, 10, None)
     assert [(said.text, said.task_id) for said in log] == [("hello", task.id), ("", task.id)]
     assert [said.kind for said in log] == ["user", "agent"]
     result = await db.read(results.read, task.id)
@@ -140,9 +140,9 @@ async def test_the_log_is_paged_from_its_end_backwards(db: Database) -> None:
     for number in range(5):
         await submitted(db, f"{number}")
     uid = (await db.read(sessions.get, OWNER, "s")).uid
-    last = await db.read(sessions.messages, uid, 2, None)
+    last = await log_of(db, uid, 2, None)
     assert [said.text for said in last] == ["3", "4"]
-    assert [said.text for said in await db.read(sessions.messages, uid, 2, last[0].id)] == ["1", "2"]
+    assert [said.text for said in await log_of(db, uid, 2, last[0].id)] == ["1", "2"]
 
 
 @story
@@ -178,7 +178,7 @@ async def test_a_notice_is_known_to_stand_there_since_the_user_last_spoke(db: Da
 async def test_a_canceled_turn_stands_in_the_log_as_one(db: Database) -> None:
     turn = await running(db)
     await db.write(terminal.cancel_task, turn.task, "user")
-    (_, last) = await db.read(sessions.messages, turn.task.session, 10, None)
+    (_, last) = await log_of(db, turn.task.session, 10, None)
     assert (last.kind, last.task_id, last.text) == ("agent", turn.task.id, "")
     end = (await db.read(tasks.ends, [turn.task.id]))[turn.task.id]
     assert (end.state, end.detail) == ("canceled", "Canceled by its user.")

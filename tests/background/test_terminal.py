@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from background import batches, events, jobs, journal, queue, results, sessions, tasks, terminal
+from background import batches, events, jobs, journal, queue, results, tasks, terminal
 from background.database import Database
 from background.errors import Fault
 from background.states import TASK_ENDS
@@ -30,7 +30,7 @@ from tests.background.factories import (
     submitted,
     taken_up,
 )
-from tests.background.story import everything, rows, story, value
+from tests.background.story import everything, log_of, rows, story, value
 from tests.support.clock import Clock
 
 ENDS = ("completed", "failed", "canceled")
@@ -59,7 +59,7 @@ async def test_an_end_is_the_task_s_its_run_s_its_log_s_and_its_result_s_at_once
     (run,) = await rows(db, "select state, ended_at, worker from runs")
     assert (task["state"], task["ended_at"], task["revision"]) == (state, clock(), 3)
     assert (run["state"], run["ended_at"], run["worker"]) == (TASK_ENDS[state], clock(), None)
-    log = await db.read(sessions.messages, turn.task.session, 10, None)
+    log = await log_of(db, turn.task.session, 10, None)
     assert [(said.kind, said.task_id) for said in log] == [("user", turn.task.id), ("agent", turn.task.id)]
     assert await turn_events(db) == [("turn.started", None), ("turn.finished", state)]
 
@@ -83,7 +83,7 @@ async def test_completed_without_an_artifact_is_an_end_like_any_other_and_says_n
     result = await db.read(results.read, turn.task.id)
     assert result is not None
     assert result.artifacts == []
-    log = await db.read(sessions.messages, turn.task.session, 10, None)
+    log = await log_of(db, turn.task.session, 10, None)
     assert [said.kind for said in log] == ["user"]
 
 

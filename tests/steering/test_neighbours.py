@@ -9,7 +9,7 @@ from background.database import Database
 from background.tasks import Task
 from tests.a2a import wire
 from tests.background.factories import Turn, outcome, running, settled, submitted
-from tests.background.story import story
+from tests.background.story import log_of, story
 from tests.steering import turns
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
@@ -68,7 +68,7 @@ async def test_a_session_that_is_carried_elsewhere_keeps_what_was_folded_into_it
     assert await db.write(terminal.settle, turn.run, outcome())
     home = await db.read(sessions.by_uid, turn.task.session)
     copied = await db.write(snapshots.copy, home, "elsewhere")
-    log = await db.read(sessions.messages, copied.uid, 10, None)
+    log = await log_of(db, copied.uid, 10, None)
     assert [(entry.kind, entry.text) for entry in log] == [("user", "work"), ("user", "and this"), ("agent", "")]
     (task_id,) = {entry.task_id or "" for entry in log}
     assert len(await db.read(sessions.history, task_id, None)) == 2
