@@ -290,11 +290,10 @@ def test_who_waits_for_an_answer_gets_none_once_what_let_him_in_is_revoked(
     session, text = f"revoked-{with_share}", f"wait for it {with_share}"
     model.rules([Rule(last_user=text, text=SECRET, gate=text)])
     token = token_for(house.server.data, "bob" if with_share else "alice")
-    person, shares = Person(house.server, token), f"/api/sessions/{session}/shares"
-    if with_share:
-        house.alice.post("/api/sessions", id=session)
-        share = house.alice.post(shares, writable=True).json()
-        person = Person(house.server, token, **{"X-Share-Token": share["token"]})
+    shares = f"/api/sessions/{session}/shares"
+    house.alice.post("/api/sessions", id=session)
+    share = house.alice.post(shares, writable=True).json()
+    person = Person(house.server, token, **({"X-Share-Token": share["token"]} if with_share else {}))
     message = {"messageId": text, "contextId": session, "role": "ROLE_USER", "parts": [{"text": text}]}
     with ThreadPoolExecutor(1) as aside:
         waiting = aside.submit(person.rpc, "SendMessage", {"message": message})

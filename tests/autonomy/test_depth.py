@@ -227,9 +227,12 @@ def test_S83_jobs_of_jobs_count_in_the_tree_each_once(own: Serving, model: Scrip
             Rule(last_tool="sent out", text="It is out.", usage=COST),
             Rule(last_user="^s83 child$", text="So far.", tool_calls=[in_front("s83 front")], usage=COST),
             Rule(last_user="^s83 front$", text="In front.", usage=COST),
-            Rule(last_tool="In front", tool_calls=[calling("memory_recall", query="it")], usage=COST),
+            Rule(last_tool="In front", tool_calls=[calling("memory_recall", query="zyzzyva")], usage=COST),
             Rule(
-                last_tool="", anywhere="(?m)^s83 child$", tool_calls=[calling("memory_recall", query="it")], usage=COST
+                last_tool="",
+                anywhere="(?m)^s83 child$",
+                tool_calls=[calling("memory_recall", query="zyzzyva")],
+                usage=COST,
             ),
             briefing(),
         ]

@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from background.database import Clock as Now
 from background.database import Tx
 from background.worker import Handler
-from knowledge.backend import Document, Hit
-from knowledge.store import Store
+from knowledge.backend import Backend, Document, Hit
 from tests.support.clock import Clock
 from tests.support.server import Server
 from web import settings
@@ -41,7 +40,7 @@ class Ticking(Clock):
 class FaultyStore:
     """A knowledge store with something in the way: `before_put` and `before_search` are awaited first, and may raise."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Backend) -> None:
         self._store = store
         self.before_put: Callable[[], Awaitable[None]] | None = None
         self.after_put: Callable[[], Awaitable[None]] | None = None
