@@ -33,7 +33,7 @@ CHROMIUM_FLAGS = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--crashes", type=int, default=3, help="how many stories with a kill are told (default 3)")
+    parser.addoption("--crashes", type=int, default=10, help="how many stories with a kill are told (default 10)")
     parser.addoption("--crash-seed", type=int, default=0, help="which kills they have (default 0)")
     parser.addoption("--kill", default="", help="these instead, with commas: see tests/crash/plan.py")
 
