@@ -16,7 +16,7 @@ PEER_PYTHON = ROOT / "benchmarks/.peer-venv/bin/python"
 class PeerServer(Process):
     """The peer's server, with its tasks in a SQLite file or in memory."""
 
-    program = (str(PEER_PYTHON), str(ROOT / "benchmarks/peer/server.py"))
+    python, module, fresh = str(PEER_PYTHON), "benchmarks.peer.server", True  # of a venv of its own
 
     def __init__(self, data: Path, durable: bool) -> None:
         self.port = free_port()
