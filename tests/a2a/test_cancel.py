@@ -18,9 +18,8 @@ def test_a_running_task_is_canceled_and_its_model_call_with_it(shared: Server, m
     model.wait_for(lambda _: asked.gone_at)
     model.open("never")
     assert wire.get(shared, task["id"]) == canceled
-    assert [asked.last_user for asked in model.requests()].count(
-        "cancel this"
-    ) == 1  # others of this server may ask, too
+    told = [asked.last_user for asked in model.requests()]  # others on this server may ask, too
+    assert told.count("cancel this") == 1
 
 
 def test_a_task_that_waits_is_canceled_and_never_begins(shared: Server, model: ScriptedModel) -> None:
