@@ -41,7 +41,7 @@ def test_ruling_35_a_type_out_of_a_table_has_its_role_and_its_tools_and_a_built_
     model.rules(WORK)
     server = own(toml=PROFILES + TYPES)
     assert ended(server, "loudly now", "shouter") == "Report: HELLO."
-    asked = model.requests()[0]
+    asked = next(asked for asked in model.requests() if asked.last_user == "loudly now")
     assert "You are a shouter: say all of it in capitals." in asked.text and asked.tools == {"shout"}
     assert ended(server, "work", "general") == "Report: it is done."
     asked = next(asked for asked in model.requests() if asked.last_user == "work")

@@ -148,6 +148,15 @@ class ScriptedModel:
             timeout,
         )
 
+    def settle(self, quiet_s: float = 0.15, timeout: float = 5) -> None:
+        """Returns once nobody has asked for a while; whoever was held at a gate has come to his end then."""
+        end = time.monotonic() + timeout
+        seen, since = -1, time.monotonic()
+        while time.monotonic() < min(since + quiet_s, end):
+            if (now := len(self.requests())) != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.01)
+
     def close(self) -> None:
         """Ends the server, whoever still waits for an answer."""
         self._server.should_exit = self._server.force_exit = True
