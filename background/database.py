@@ -326,9 +326,7 @@ class Database:
                 while left:
                     self._alone(connection, left[0])
                     rung |= left.popleft().topics
-        except (
-            connections.Held
-        ) as held:  # for all who wait: else each would find it so itself, one timeout after the other
+        except connections.Held as held:  # for all who wait: else each would find it so, one timeout after the other
             behind = self._waiting(len(self._calls))
             calls += behind
             for call in (*left, *behind):

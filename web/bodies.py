@@ -10,9 +10,7 @@ from starlette.types import Receive, Scope
 
 BODY_LIMIT = 4 * 1024 * 1024  # bytes
 SILENT_S = 30.0  # so long may a client send nothing, and then it is given up
-HELD_LIMIT = (
-    96 * 1024 * 1024
-)  # bytes of bodies that are not whole yet; the largest that is ever taken, and some beside it
+HELD_LIMIT = 96 * 1024 * 1024  # bytes of bodies that are not whole yet: the largest ever taken, and some beside it
 
 
 class TooLarge(Exception):
