@@ -11,10 +11,23 @@ from knowledge import trust
 
 MAX_TEXT = 50_000_000  # characters of a document
 MAX_QUERY = 10_000  # characters of a query
+MAX_LIMIT = 200  # hits, or documents of a page
 
 
 class BadQuery(ValueError):
     """A query, limit or cursor that cannot be; the message says what is allowed and is fit for the one who asked."""
+
+
+def check_query(query: str) -> None:
+    """Raises BadQuery for one that no store is asked."""
+    if not query.strip() or len(query) > MAX_QUERY:
+        raise BadQuery(f"a query has 1 to {MAX_QUERY} characters and is not blank")
+
+
+def check_limit(limit: int) -> None:
+    """Raises BadQuery for one that no store is asked for."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadQuery(f"a limit is 1 to {MAX_LIMIT}")
 
 
 class SearchTimeout(Exception):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from knowledge.backend import (
-    MAX_QUERY,
     Backend,
     BadQuery,
     Counts,
@@ -21,12 +20,13 @@ from knowledge.backend import (
     Page,
     SearchTimeout,
     StoreFailed,
+    check_limit,
+    check_query,
 )
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-MAX_LIMIT = 200
 Open = Callable[[Path], Awaitable[Backend]]
 
 
@@ -68,9 +68,8 @@ class Foreign:
         deadline_s: float = 2.0,
     ) -> list[Hit]:
         """See Backend. The query is looked at here, and the deadline holds whatever the store does."""
-        if not query.strip() or len(query) > MAX_QUERY:
-            raise BadQuery(f"a query has 1 to {MAX_QUERY} characters and is not blank")
-        _check_limit(limit)
+        check_query(query)
+        check_limit(limit)
         narrowed: dict[str, Any] = {"session": session, "source_type": source_type, "min_trust": min_trust}
         deadline = asyncio.timeout(deadline_s)
         try:
@@ -91,7 +90,7 @@ class Foreign:
         source_type: str | None = None,
     ) -> Page:
         """See Backend."""
-        _check_limit(limit)
+        check_limit(limit)
         narrowed = {"source": source, "source_type": source_type}
         return await self._asked(Page, lambda backend: backend.documents(owner, limit, cursor, **narrowed))
 
@@ -143,8 +142,3 @@ class Foreign:
                 f"the knowledge backend {self._name} answered with {type(answer).__name__}, not {kind.__name__}"
             )
         return answer
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadQuery(f"a limit is 1 to {MAX_LIMIT}")

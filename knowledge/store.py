@@ -11,13 +11,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from knowledge import documents, ranking, trust
-from knowledge.backend import MAX_QUERY, BadQuery, Counts, Document, Hit, Page, SearchTimeout, Stored, StoreFailed
+from knowledge.backend import (
+    BadQuery,
+    Counts,
+    Document,
+    Hit,
+    Page,
+    SearchTimeout,
+    Stored,
+    StoreFailed,
+    check_limit,
+    check_query,
+)
 from knowledge.connection import Connection, reader, writer
 from knowledge.query import clean
 from knowledge.ranking import Scope
 
 READERS = 2  # searches that run at once; more wait, within their deadline
-MAX_LIMIT = 200
 QUICK_S, RESTS = 0.5, 19  # a rewriting that takes longer is followed by so many times its length without one
 
 __all__ = ["BadQuery", "Counts", "Document", "Hit", "Page", "SearchTimeout", "Store", "StoreFailed", "Stored"]
@@ -71,9 +81,8 @@ class Store:
         deadline_s: float = 2.0,
     ) -> list[Hit]:
         """See Backend. At the deadline the statement that runs is stopped; waiting for a reader counts."""
-        if not query.strip() or len(query) > MAX_QUERY:
-            raise BadQuery(f"a query has 1 to {MAX_QUERY} characters and is not blank")
-        _check_limit(limit)
+        check_query(query)
+        check_limit(limit)
         scope = Scope(clean(owner), _cleaned(session), _cleaned(source_type), min_trust or trust.EXTERNAL)
         try:
             async with asyncio.timeout(deadline_s), self._reader() as idle:
@@ -91,7 +100,7 @@ class Store:
         source_type: str | None = None,
     ) -> Page:
         """See Backend. `limit` is 1 to 200."""
-        _check_limit(limit)
+        check_limit(limit)
         before = documents.number_of(cursor) if cursor else 1 << 62
         if before is None:
             raise BadQuery("a cursor is the next_cursor of an earlier page, or empty")
@@ -163,11 +172,6 @@ class Store:
 async def _close(connections: list[Connection]) -> None:
     for one in connections:
         await one.close()
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadQuery(f"a limit is 1 to {MAX_LIMIT}")
 
 
 def _cleaned(text: str | None) -> str | None:
