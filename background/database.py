@@ -242,6 +242,7 @@ class Database:
         """
         call = _Call(partial(_whole, function), asyncio.get_running_loop().create_future(), last=last)
         call.future.add_done_callback(lambda _: ear.wake())
+        assert topic not in self._along, f"somebody else goes along with {topic}"  # and would wait for ever
         self._along[topic] = call
         try:
             await ear.wait(patience_s)

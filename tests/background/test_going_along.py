@@ -164,6 +164,18 @@ async def test_who_is_canceled_while_he_waits_never_goes(db: Database) -> None:
 
 
 @story
+async def test_nobody_takes_another_s_place(db: Database) -> None:
+    """Else the first would never be called, nor told."""
+    with db.bell.listen(TOPIC) as ear:
+        meal = going(db, ear)
+        await armed(db)
+        with pytest.raises(AssertionError, match=TOPIC):
+            await db.write_along(TOPIC, ear, LONG_S, eat)
+        await db.write(bake, "a")
+        assert await meal == ["a"]
+
+
+@story
 async def test_a_part_that_stands_apart_is_undone_alone(db: Database) -> None:
     def write(tx: Tx) -> None:
         keep(tx, "a")
