@@ -13,6 +13,7 @@
 --       ├──< messages                      the log: what was said, in order
 --       ├──< events                        what the console hears
 --       ├──< expenses                      what model calls have cost: turns', and those of its jobs
+--       ├──── gists                        what its model is given in place of its older turns
 --       ├──< shares ──< share_uses         who else may read it, or speak in it, and who has
 --       └──< jobs >── members ──> batches ──< joins
 --              │                         work that somebody in the session waits for, and how it comes back
@@ -48,9 +49,11 @@ create table sessions (
     created_at integer not null,
     updated_at integer not null,
     tree_tokens integer not null default 0,     -- model tokens of its jobs since its user last spoke
+    incognito integer not null default 0 check (incognito in (0, 1)),  -- for good
     unique (owner, id)
 );
 create index sessions_by_age on sessions (owner, kind, updated_at desc, uid);
+create index sessions_incognito on sessions (updated_at) where incognito = 1;
 
 create table tasks (
     id text primary key,
@@ -76,6 +79,7 @@ create table tasks (
     ended_at integer,
     initiated_by text,                          -- who sent the message that made it, where that was not its owner
     steers text,                                -- the turn that this message is to be folded into, between two of its steps
+    made_of integer check (made_of in (1, 2, 3)),  -- the lowest tier of what it has read
     check ((ended_at is null) = (state in ('submitted', 'working', 'input_required', 'auth_required'))),
     check ((reason is null) or (state = 'failed'))
 );
@@ -266,6 +270,11 @@ create table jobs (
     parent text,                                -- the job that sent it out
     depth integer not null default 1,           -- levels below the chat
     plugin text,                                -- the plugin that sent it out
+    follow_up blob,                             -- what its present attempt was asked, if it goes on from earlier ones
+    knows text,                                 -- a JSON list: the turns that it goes on from
+    asked_by text,                              -- the step that asked, if one did
+    incognito integer not null default 0 check (incognito in (0, 1)),  -- for good
+    made_of integer check (made_of in (1, 2, 3)),  -- the lowest tier that its sender had read by then
     unique (owner, key),
     check ((completed_at is null) = (status in ('queued', 'running', 'input_required'))),
     check ((canceled_by is null) or (status = 'canceled')),
@@ -286,17 +295,27 @@ create table expenses (
     task_id text references tasks (id),         -- none once that is gone
     part integer not null check (part > 0),     -- a new one begins with each answer that the turn had waited for
     job_id text,
-    cause text not null check (cause in ('turn', 'briefing', 'job', 'retry')),
+    cause text not null check (cause in ('turn', 'briefing', 'job', 'retry', 'follow_up', 'compaction', 'memory')),
     at integer not null,                        -- when it last asked a model
     requests integer not null,
     input_tokens integer not null,
     output_tokens integer not null,
     tool_calls integer not null,
-    unique (task_id, part)
+    unique (task_id, part, cause)
 );
 create index expenses_of_session on expenses (session, cause);
 create index expenses_of_job on expenses (job_id) where job_id is not null;
 create index expenses_by_age on expenses (at);
+
+create table gists (
+    session text primary key references sessions (uid),
+    task_id text not null,                      -- the turn that had it made
+    upto text not null,                         -- the last turn that it covers, and when that ended
+    upto_at integer not null,
+    job_ids text not null,                      -- a JSON list: what these turns were told of
+    content blob not null,
+    created_at integer not null
+) without rowid;
 
 create table deliveries (
     job_id text not null references jobs (id),
