@@ -11,7 +11,7 @@ from background.database import Row, Tx
 from background.tasks import Task
 from background.usage import SUMS, Usage
 
-CAUSES = ("turn", "briefing", "job", "retry")  # what it was spent for; a retry is a job's later attempt
+CAUSES = ("turn", "briefing", "job", "retry", "follow_up", "compaction")  # what it was spent for
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,11 @@ class Entry:
     usage: Usage
 
 
-def charge(tx: Tx, task: Task, usage: Usage) -> None:
-    """Put this to a turn's account, whatever has become of the turn. Nothing where its session, or its job, is gone."""
+def charge(tx: Tx, task: Task, usage: Usage, cause: str | None = None) -> None:
+    """Put this to a turn's account, whatever has become of the turn. Nothing where its session, or its job, is gone.
+
+    `cause` is told by the turn itself, unless it was spent for something else.
+    """
     job = jobs.known(tx, task.cause or "") if task.origin == "background" else None
     chat = task.session if task.origin != "background" else job and job.session
     if chat is None or not sessions.stands(tx, chat):
@@ -41,12 +44,12 @@ def charge(tx: Tx, task: Task, usage: Usage) -> None:
     tx.x(
         f"insert into expenses (session, task_id, part, job_id, cause, at, {', '.join(SUMS)}) values "
         f"(:session, :task, :part, :job, :cause, :now, {', '.join(f':{name}' for name in SUMS)}) "
-        f"on conflict (task_id, part) do update set at = excluded.at, {sums}",
+        f"on conflict (task_id, part, cause) do update set at = excluded.at, {sums}",
         session=chat,
         task=task.id if there else None,
         part=1 + questions.answers_to(tx, task.id),
         job=job and job.id,
-        cause=_cause(task, job),
+        cause=cause or _cause(task, job),
         now=tx.now,
         **vars(usage),
     )

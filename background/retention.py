@@ -17,6 +17,7 @@ from background import (
     delivery,
     events,
     expenses,
+    gists,
     jobs,
     journal,
     masked,
@@ -98,6 +99,7 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
 
 def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
     """Take a report out of what the turns of a session were given."""
+    gists.drop(tx, session)
     sessions.rewrite_notifications(tx, session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([session])):
         answers = masked.answers(tx, task_id)
@@ -160,6 +162,8 @@ def _erase(
     for task_id in task_ids:  # who watches it, or waits for it, looks and finds it gone
         tx.ring(f"view:{task_id}")
         tx.ring(f"end:{task_id}")
+    gists.forget(tx, task_ids)
+    gists.erase(tx, of_sessions)
     expenses.forget(tx, of_tasks, of_jobs)
     expenses.erase(tx, of_sessions)
     delivery.erase(tx, of_jobs)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from background import ceilings, jobs, journal, masked, questions, queue, results, sessions, tasks
+from background import ceilings, gists, jobs, journal, masked, questions, queue, results, sessions, tasks
 from background.database import Tx
 from background.jobs import Job
 from background.sealing import rewrite
@@ -31,6 +31,7 @@ OTHERWISE: Mapping[str, str] = {
     "fragments": "dropped: a piece cannot be masked, for what is to be masked may be cut in two",
     "sessions": "the title is made of what was said first",
     "events": "its own, and the cards of the job that it worked on and of those that it sent out",
+    "gists": "dropped with the turns that it covers, and made anew of what is left of them",
     "webhooks": "addresses and credentials; what is sent there is read when it is sent",
 }
 _REPORTED: Mapping[str, Any] = {"excerpt": "", "report_chars": 0, "question": None}
@@ -40,6 +41,7 @@ Change = Callable[[str], str | None]
 
 def lower(tx: Tx, task: Task, level: str) -> None:
     """Keep of a task what this level allows, and no more."""
+    gists.forget(tx, [task.id])
     opening, _ = sessions.opening(tx, task.id)
     if ceilings.can_keep(level):
         keep, answers = _keeping(tx, level), masked.answers(tx, task.id)
@@ -68,7 +70,7 @@ def lower(tx: Tx, task: Task, level: str) -> None:
 def lower_errand(tx: Tx, job: Job, level: str) -> None:
     """Keep of what a turn said to a job that it sent out what this level allows."""
     can = ceilings.can_keep(level)
-    rewrite(tx, "jobs", "id = :id", _keeping(tx, level), ("description", "prompt"), id=job.id)
+    rewrite(tx, "jobs", "id = :id", _keeping(tx, level), ("description", "prompt", "follow_up"), id=job.id)
     _rewrite_cards(tx, job, _keeping(tx, level) if can else _without(_ASKED))
 
 

@@ -46,10 +46,11 @@ SEALED: Mapping[str, Sealed] = {
     "webhooks": Sealed(("task_id", "id"), ("url", "token", "scheme", "credentials")),
     "runs": Sealed(("key",), ("last_error",)),
     "messages": Sealed(("session", "uid"), ("text", "content")),
-    "jobs": Sealed(("id",), ("description", "prompt", "detail", "excerpt")),
+    "jobs": Sealed(("id",), ("description", "prompt", "detail", "excerpt", "follow_up")),
     "failures": Sealed(("run_id", "attempt"), ("error",)),
     "deliveries": Sealed(("job_id", "attempt"), ("last_error",)),
     "events": Sealed(("session", "uid"), ("data",)),
+    "gists": Sealed(("session",), ("content",)),
 }
 
 
@@ -217,6 +218,7 @@ def reseal(connection: sqlite3.Connection, vault: Vault, *, plain: bool = False)
         by_rowid = _has_rowid(connection, table)
         if by_rowid is None:
             continue
+        columns = _there(connection, table, columns)
         last = 0 if by_rowid else ("",) * len(row)
         while rows := _next_rows(connection, table, row, columns, last):
             last = rows[-1][0] if by_rowid else tuple(rows[-1][1 : 1 + len(row)])
@@ -227,6 +229,12 @@ def _has_rowid(connection: sqlite3.Connection, table: str) -> bool | None:
     """None for a table that a later migration brings."""
     found = connection.execute("select wr from pragma_table_list where name = ?", (table,)).fetchone()
     return None if found is None else not found[0]
+
+
+def _there(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of these columns that no later migration brings."""
+    found = {name for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))}
+    return tuple(column for column in columns if column in found)
 
 
 def _next_rows(

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import ids, journal, results, sessions, tasks
+from background import gists, ids, journal, results, sessions, tasks
 from background.database import Row, Tx
 from background.errors import Fault, Unsealable
 from background.results import artifact_id
@@ -135,6 +135,7 @@ def load(tx: Tx, owner: str, snapshot: Any, to: str | None = None, *, fresh_ids:
         raise Fault(
             "conflict", "There is another session of this id already; nothing was put into it.", session=session.id
         )
+    gists.drop(tx, session.uid)  # turns of earlier times may come to those that it covers
     for task in given.tasks:
         loading.task(task)
     for task_id, result in given.results.items():
