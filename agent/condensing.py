@@ -5,6 +5,7 @@ Pure text: it reads no row and asks no model. Reports are in none: of what Outri
 
 import re
 from collections.abc import Sequence
+from html import unescape
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -39,6 +40,7 @@ TOLD = "Background jobs that these turns were told of: {}."
 NOTED = "(noted)"
 RESULT_CHARS = 600
 ARGUMENTS_CHARS = 300
+OFFLINE_CHARS = 6000
 MOST_JOBS = 100
 REPORTING = ("memory_recall", "open_report", "background_status", "recall_session", "task", "task_batch")
 _JOB = re.compile(r"\bbg-[0-9a-f]{12}\b")
@@ -92,7 +94,7 @@ def told_in(messages: Sequence[ModelMessage]) -> list[str]:
     return list(dict.fromkeys(job for text in texts for job in jobs_in(text)))
 
 
-def to_condense(before: str | None, turns: Sequence[str]) -> str:
+def to_condense(before: str, turns: Sequence[str]) -> str:
     """The message that asks for a gist: the one there was, and the turns that are to go into it."""
     earlier = [f"<earlier-gist>\n{escape(before)}\n</earlier-gist>"] if before else []
     return "\n\n".join([*earlier, *(f"<turn>\n{escape(turn)}\n</turn>" for turn in turns)])
@@ -108,10 +110,15 @@ def in_place(gist: str, told: Sequence[str]) -> list[ModelMessage]:
     ]
 
 
-def extract(before: str | None, turns: Sequence[str], limit: int) -> str:
+def condensed(asked: str) -> str:
+    """What a script makes of the message that asks for a gist."""
+    return extract("", [unescape(asked)], OFFLINE_CHARS)
+
+
+def extract(before: str, turns: Sequence[str], limit: int) -> str:
     """A gist without a model: what was there, and the first sentence of whatever was said, the newest where room is short."""
     said = [line for turn in turns for line in turn.split("\n") if line.startswith(("User: ", "Agent: ", "Outrider "))]
-    lines = [*(before or "").splitlines(), *(_first_sentence(line) for line in said)]
+    lines = [*before.splitlines(), *(_first_sentence(line) for line in said)]
     kept: list[str] = []
     for line in reversed(lines):
         limit -= len(line) + 1

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, ModelRetry, RunContext
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, ModelRetry, RunContext, direct
 from pydantic_ai.capabilities import AbstractCapability, RawToolArgs
 from pydantic_ai.exceptions import SkipToolValidation
 from pydantic_ai.messages import (
@@ -34,9 +34,11 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
 from agent import tracing
+from agent.cutting import Cutting
 from agent.gates import Gates
 from agent.guard import Guard
 from agent.notifications import harmless
+from agent.windows import UNKNOWN, Window
 from background.text import clean
 
 MAX_STEPS = 64
@@ -172,13 +174,14 @@ async def drive(
     steps: Steps,
     stall_s: float,
     gates: Gates = Gates(),  # noqa: B008 - frozen
+    room: int = Window(UNKNOWN).room,
 ) -> None:
-    """Run a turn to its end, or go on with it; what came of it stands in `progress`.
+    """Run a turn to its end, or go on with it; what came of it stands in `progress`. No request holds more than `room` tokens.
 
     Raises `Parks` where a call waits for a person, `ModelCallFailed`, `Stalled`, `TooManySteps`, `KeepsAsking`,
     `UnfinishedAnswer`, or what a tool raised.
     """
-    progress.turn = [message for name, content in _answers(steps.stored) for message in load(content)]
+    progress.turn = kept_of(steps.stored)
     lost = _lost_blocks(steps.stored, len(progress.answers))
     if progress.final and not lost:
         _check_finish(progress.final)
@@ -189,7 +192,10 @@ async def drive(
         model,
         instructions=instructions,
         toolsets=[_Kept(toolset, steps, guard, gates.lasting)],
-        capabilities=[_Settled(guard)],
+        capabilities=[
+            _Settled(guard),
+            Cutting(room, sum(isinstance(each, ModelResponse) for each in progress.history)),
+        ],
         retries={"tools": TOOL_RETRIES, "output": 0},
         model_settings={"max_retries": 0},  # trying again is the queue's, where a pause survives a restart
     )
@@ -285,9 +291,29 @@ def _after_answers(messages: list[ModelMessage], known: int) -> list[ModelMessag
     return messages[ends[known - 1] if known else 0 :]
 
 
+async def ask_once(model: Model, instructions: str, said: str, stall_s: float) -> ModelResponse:
+    """One model call outside of a turn's steps, without tools. Raises `ModelCallFailed` and `Stalled`."""
+    request = ModelRequest(parts=[UserPromptPart(said)], instructions=instructions)
+    try:
+        with tracing.step("model call") as span:
+            async with _alive(stall_s):
+                answer = await direct.model_request(model, [request], model_settings={"max_retries": 0})
+            tracing.told_of_answer(span, answer)
+            return answer
+    except Stalled:
+        raise
+    except Exception as error:
+        raise ModelCallFailed from error
+
+
 def _check_finish(answer: ModelResponse) -> None:
     if answer.finish_reason in ("length", "content_filter", "error"):
         raise UnfinishedAnswer(answer.finish_reason)
+
+
+def kept_of(stored: Mapping[str, str]) -> list[ModelMessage]:
+    """How far a turn has come: its answers that were kept, with the requests before them."""
+    return [message for _, content in _answers(stored) for message in load(content)]
 
 
 def _answers(stored: Mapping[str, str]) -> list[tuple[int, str]]:

@@ -29,6 +29,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from agent import offline_words as words
+from agent.condensing import CONDENSING, condensed
 from agent.offline_text import (
     Ask,
     content_words,
@@ -66,6 +67,8 @@ class Errand:
 def respond(messages: list[ModelMessage], tools: Iterable[str], instructions: str) -> ModelResponse:
     """The next message of the conversation: the calls of the first errand not yet done, or else the answer."""
     turn = _read(messages)
+    if CONDENSING in instructions:
+        return _message([TextPart(condensed("\n".join(turn.asks)))], "stop")
     errands = _plan(turn, set(tools), instructions)
     calling = [errand for errand in errands if errand.calls]
     if len(turn.steps) < len(calling):
