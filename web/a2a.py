@@ -5,7 +5,6 @@ It reads envelopes and writes them, and decides nothing: the methods are in `a2a
 """
 
 import json
-from functools import lru_cache
 from typing import Any
 
 from starlette.requests import Request
@@ -14,32 +13,24 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from web import a2a_03_methods, a2a_card, a2a_requests
-from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions, written
+from web.a2a_call import LARGE_BODY, PRIVATE, Call, body_of, off_the_loop, versions, written
+from web.a2a_cards import Cards
 from web.a2a_errors import A2AError, RpcId, headers, http_status, to_jsonrpc
 from web.a2a_faults import as_error
 from web.a2a_methods import Methods
 from web.a2a_stream import Stream, Telling
 from web.access import caller_of
 from web.house import House
-from web.own_address import asked_at
 
 Json = dict[str, Any]
 
-CARDS = 64  # written, for so many addresses that one was asked at
 
-
-def routes(house: House, version: str) -> list[BaseRoute]:
+def routes(house: House) -> list[BaseRoute]:
     edge = Edge(house)
-    idle = {offer.profile.name for offer in house.offered if offer.problem}
-
-    @lru_cache(maxsize=CARDS)
-    def card_at(tokens: bool, address: str | None) -> _Card:
-        settings = house.settings.at(address) if address else house.settings
-        return _Card(a2a_card.card(settings, version, tokens=tokens, without=idle), by_host=house.settings.guessed)
+    cards = Cards(house)
 
     async def agent_card(request: Request) -> Response:
-        address = asked_at(request.headers.get("host", "")) if house.settings.guessed else None
-        return card_at(house.callers.required, address).answer(request.headers.get("if-none-match"))
+        return cards.public(request.scope["headers"]).answer(request.headers.get("if-none-match"))
 
     # Some clients put a slash behind whatever address a card gives, and follow no redirect.
     addresses = (a2a_card.RPC_PATH, f"{a2a_card.RPC_PATH}/")
@@ -47,20 +38,6 @@ def routes(house: House, version: str) -> list[BaseRoute]:
         *(Route(address, edge, methods=["POST"]) for address in addresses),
         Route(a2a_card.PATH, agent_card, methods=["GET"]),
     ]
-
-
-class _Card:
-    """A card, written once; `by_host`: which one it is depends on the name that it was asked by."""
-
-    def __init__(self, card: Json, *, by_host: bool) -> None:
-        self._body = json.dumps(card, ensure_ascii=False).encode()
-        self._headers = a2a_card.cache_headers(self._body) | ({"vary": "Host"} if by_host else {})
-
-    def answer(self, if_none_match: str | None) -> Response:
-        """304 where its client has it."""
-        if a2a_card.not_modified(if_none_match, self._headers["etag"]):
-            return Response(status_code=304, headers=self._headers)
-        return Response(self._body, media_type="application/json", headers=self._headers)
 
 
 class Edge:
@@ -84,14 +61,15 @@ class Edge:
             envelope = await off_the_loop(large, a2a_requests.parse_envelope, body)
             rpc_id = envelope.id
             a2a_requests.negotiate(*versions(scope), envelope.method)
-            answer = await self._methods[envelope.method](Call(caller_of(scope), envelope.params, large, receive))
+            call = Call(caller_of(scope), envelope.params, large, receive, scope["headers"])
+            answer = await self._methods[envelope.method](call)
         except Exception as failure:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
             error = as_error(failure)
             return self._refusal(error, error.rpc_id if rpc_id is None else rpc_id)
         if isinstance(answer, Telling):
             return _stream(answer, rpc_id)
         told = await written({"jsonrpc": "2.0", "id": rpc_id, "result": answer})
-        return Response(told, media_type="application/json")
+        return Response(told, media_type="application/json", headers=PRIVATE)
 
     def _refusal(self, error: A2AError, rpc_id: RpcId) -> Response:
         status = http_status(error, self._settings.rpc_error_status)

@@ -16,15 +16,23 @@ from web.a2a_errors import A2AError
 from web.caller import Caller
 
 LARGE_BODY = LARGE  # bytes
+PRIVATE = {"cache-control": "no-store"}  # of an answer: it is for who asked, and no cache keeps it
+
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Call(NamedTuple):
-    """Who asks, and for what; `receive` tells, once the body has been read, when the client is gone."""
+    """Who asks, and for what; `receive` tells, once the body has been read, when the client is gone.
+
+    `headers` are those of the request, their names in lower case.
+    """
 
     caller: Caller
     params: Any
     large: bool
     receive: Receive
+    headers: Headers = ()
 
     async def checked(self, function: Callable[..., Any], *more: Any) -> Any:
         """What `function` makes of the params."""
@@ -49,7 +57,7 @@ def versions(scope: Scope) -> tuple[str | None, str | None]:
     return header, None if header is not None else QueryParams(scope["query_string"]).get("A2A-Version")
 
 
-def version_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def version_in(headers: Headers) -> str | None:
     """A2A-Version. Two that differ are both of them, as a proxy joins them, and no version."""
     said = dict.fromkeys(value for name, value in headers if name == b"a2a-version")
     return b", ".join(said).decode("latin-1") if said else None

@@ -60,7 +60,8 @@ def skill(profile: Profile) -> dict[str, Any]:
 
 
 def card(settings: Settings, version: str, *, tokens: bool = False, without: Container[str] = ()) -> dict[str, Any]:
-    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one.
+    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one: then there is an
+    extended one, see `a2a_cards.py`.
 
     `without`: the names of profiles that take no work, and are not offered.
     """
@@ -76,23 +77,23 @@ def card(settings: Settings, version: str, *, tokens: bool = False, without: Con
         "description": "A conversational agent that sends subagents out, stays live, and briefs you once they are back.",
         "version": version,
         "supportedInterfaces": interfaces,
-        "capabilities": {"streaming": True, "pushNotifications": settings.push, "extendedAgentCard": False},
+        "capabilities": {"streaming": True, "pushNotifications": settings.push, "extendedAgentCard": tokens},
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
         "skills": [skill(profile) for profile in settings.offered_profiles if profile.name not in without],
-        **_of_former(settings.address + RPC_PATH),
+        **_of_former(settings.address + RPC_PATH, extended=tokens),
         **(GUARDED if tokens else {}),
     }
 
 
-def _of_former(url: str) -> dict[str, Any]:
+def _of_former(url: str, *, extended: bool) -> dict[str, Any]:
     """Where a client of 0.3 looks for what stands in `supportedInterfaces` and `capabilities`."""
     return {
         "protocolVersion": FORMER_VERSION,
         "url": url,
         "preferredTransport": "JSONRPC",
         "additionalInterfaces": [{"url": url, "transport": "JSONRPC"}],
-        "supportsAuthenticatedExtendedCard": False,
+        "supportsAuthenticatedExtendedCard": extended,
     }
 
 

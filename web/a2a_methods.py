@@ -19,6 +19,7 @@ from background.journal import View
 from web import a2a_fields as fields
 from web import a2a_list, a2a_message, a2a_requests, a2a_stream, a2a_views, acting, admission
 from web.a2a_call import Call
+from web.a2a_cards import Cards
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
 from web.a2a_push import PushConfigs, check_address
@@ -78,6 +79,7 @@ class Methods:
         self._house = house
         self._db = house.db
         self._limits = Limits(skills=house.settings.profiles)
+        self._cards = Cards(house)
         self.served: dict[str, Method] = {
             "SendMessage": self._send,
             "SendStreamingMessage": self._send_streaming,
@@ -85,7 +87,7 @@ class Methods:
             "ListTasks": self._list,
             "CancelTask": self._cancel,
             "SubscribeToTask": self._subscribe,
-            "GetExtendedAgentCard": _no_extended_card,
+            "GetExtendedAgentCard": self._extended_card,
             **PushConfigs(house, self._limits).methods(),
         }
 
@@ -130,6 +132,10 @@ class Methods:
         with ExitStack() as place:
             place.enter_context(self._house.streams.of_user(call.caller.owner))
             return a2a_stream.begin(self._house, call.caller, seen.view, seen.task, place)
+
+    async def _extended_card(self, call: Call) -> Json:
+        fields.params(call.params)
+        return self._cards.extended(call.caller.owner, call.headers)
 
     # -- what they share
 
@@ -216,12 +222,6 @@ class Methods:
                 while not (seen := await self._see(caller, task_id, None)).view.ended:
                     await ear.wait(LOOK_S)
         return seen
-
-
-async def _no_extended_card(call: Call) -> Json:
-    """The card does not offer one. A2A 1.0, section 3.1.11."""
-    fields.params(call.params)
-    raise A2AError("UNSUPPORTED_OPERATION")
 
 
 @asynccontextmanager

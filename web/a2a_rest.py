@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from web import a2a_card, a2a_requests
-from web.a2a_call import LARGE_BODY, Call, body_of, off_the_loop, versions, written
+from web.a2a_call import LARGE_BODY, PRIVATE, Call, body_of, off_the_loop, versions, written
 from web.a2a_errors import A2AError, headers, invalid, to_rest
 from web.a2a_faults import as_error
 from web.a2a_fields import PROTO_NAMES
@@ -91,7 +91,8 @@ class Edge:
                 large = len(body) > LARGE_BODY
                 given = await off_the_loop(large, a2a_requests.parse_body, body, road.body == "may")
                 given |= {"tenant": query["tenant"]} if query.get("tenant") else {}
-            answer = await self._methods[road.method](Call(caller_of(scope), _whole(given, named), large, receive))
+            call = Call(caller_of(scope), _whole(given, named), large, receive, scope["headers"])
+            answer = await self._methods[road.method](call)
         except NoRoad as lost:
             return _nothing_here(lost.verbs)
         except Exception as failure:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
@@ -99,7 +100,7 @@ class Edge:
             return JSONResponse(to_rest(error), error.kind.http, headers(error))
         if isinstance(answer, Telling):
             return Stream(answer, _frame, _last_frame)
-        return Response(await written(answer), media_type=MEDIA_TYPE)
+        return Response(await written(answer), media_type=MEDIA_TYPE, headers=PRIVATE)
 
 
 def _road(verb: str, path: str) -> tuple[Road, Json]:

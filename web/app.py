@@ -283,7 +283,7 @@ def limits_of(settings: Settings) -> Limits:
 def routes(house: House) -> list[BaseRoute]:
     """Everything that is served. Who may ask for what is tried on each, in `tests/access/test_routes.py`."""
     return [
-        *a2a.routes(house, VERSION),
+        *a2a.routes(house),
         *a2a_rest.routes(house),
         *api.routes(house),
         *api_deliveries.routes(house),

@@ -26,9 +26,9 @@ class Refused(Exception):
 
 
 class JavaScriptClient:
-    """The client, told nothing but an address. What it gives back is the protocol's JSON, as its own types write it."""
+    """The client, told nothing but an address, and a token if it has one. What it gives back is the protocol's JSON, as its own types write it."""
 
-    def __init__(self, address: str, binding: str = "") -> None:
+    def __init__(self, address: str, binding: str = "", token: str = "") -> None:
         if not (HERE / "node_modules" / "@a2a-js" / "sdk").is_dir():
             pytest.skip("the JavaScript client is not installed: npm could not get it; `make test` tries again")
         self._process = subprocess.Popen(
@@ -38,7 +38,7 @@ class JavaScriptClient:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={"NO_PROXY": "*"},
+            env={"NO_PROXY": "*", "TOKEN": token},
         )
 
     def call(self, name: str, **params: Any) -> Any:

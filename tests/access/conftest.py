@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.a2a import over_grpc
 from tests.access.people import Person, revoke, token_for
 from tests.support.server import Server
 
@@ -13,7 +14,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that began with tokens in force."""
     data = tmp_path_factory.mktemp("guarded") / "data"
     token_for(data, "root")
-    with Server(data, env={"OUTRIDER_PROFILES": "chat,echo"}) as server:
+    with Server(data, env={"OUTRIDER_PROFILES": "chat,echo"} | over_grpc.served()) as server:
         yield server
 
 

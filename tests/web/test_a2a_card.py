@@ -87,6 +87,7 @@ def test_grpc_is_on_the_card_where_it_is_served_as_its_libraries_take_an_address
 def test_what_is_declared_is_what_is_served(tmp_path: Path) -> None:
     told = made(tmp_path)
     assert told["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+    assert made(tmp_path, tokens=True)["capabilities"]["extendedAgentCard"] is True
     assert made(tmp_path, push=False)["capabilities"]["pushNotifications"] is False
     subscribing = {"1.0": "SubscribeToTask", "0.3": "tasks/resubscribe"}
     for version in {face["protocolVersion"] for face in told["supportedInterfaces"]} | {told["protocolVersion"]}:

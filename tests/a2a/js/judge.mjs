@@ -13,6 +13,7 @@ import {
 } from "@a2a-js/sdk/client";
 
 const LONGEST_CALL_MS = 20_000;
+const TOKEN = process.env.TOKEN;
 const REQUESTS = {
   sendMessage: a2a.SendMessageRequest,
   sendMessageStream: a2a.SendMessageRequest,
@@ -45,6 +46,10 @@ async function* answers(client, { call, params }) {
     yield a2a.AgentCard.toJSON(client.agentCard);
     return;
   }
+  if (call === "extendedCard") {
+    yield a2a.AgentCard.toJSON(await client.getAgentCard());
+    return;
+  }
   const options = { signal: AbortSignal.timeout(LONGEST_CALL_MS) };
   const answer = client[call](REQUESTS[call].fromJSON(params), options);
   if (Symbol.asyncIterator in answer) {
@@ -52,6 +57,15 @@ async function* answers(client, { call, params }) {
   } else {
     yield ANSWERS[call](await answer);
   }
+}
+
+const plainFetch = globalThis.fetch;
+if (TOKEN) {
+  globalThis.fetch = (url, init = {}) => {
+    const headers = new Headers(init.headers);
+    headers.set("Authorization", `Bearer ${TOKEN}`);
+    return plainFetch(url, { ...init, headers });
+  };
 }
 
 // A client of 0.3 knows the fields of that version alone.
