@@ -9,7 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.notifications import Notice, Rendered, escape, harmless, render
-from background import ceilings, checkpoints, delivery, jobs, queue, results, sessions, steering, tasks, terminal
+from background import (
+    ceilings,
+    checkpoints,
+    delivery,
+    jobs,
+    messages,
+    queue,
+    results,
+    sessions,
+    steering,
+    tasks,
+    terminal,
+)
 from background.database import Row, Tx
 from background.queue import Run
 from background.sessions import Session
@@ -60,13 +72,13 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
     stored = {} if fresh else checkpoints.of_task(tx, task.id)
     session = sessions.by_uid(tx, task.session)
     if task.profile not in models:
-        contents = [sessions.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
+        contents = [messages.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
         return Turn(task, session, [], contents, stored, [], None, run.attempt)
     if "input" not in stored:
-        said = sessions.waiting(tx, task.id)
+        said = messages.waiting(tx, task.id)
         texts = [*_input(tx, task, shape), *(harmless(message.text) for message in said)]
         if said:
-            sessions.taken_up(tx, task.id)
+            messages.taken_up(tx, task.id)
         stored["input"] = json.dumps(texts, ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
     background = task.origin == "background"
@@ -84,7 +96,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
 
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
     """The user-role messages that a turn begins with; none for a nudge that finds nothing to tell."""
-    text, _ = sessions.opening(tx, task.id)
+    text, _ = messages.opening(tx, task.id)
     said = harmless(text)
     if task.origin == "background":
         return [said]
@@ -101,12 +113,12 @@ def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:
 def _handed(tx: Tx, run: Run, task: Task, stored: dict[str, str]) -> list[dict[str, Any]]:
     """The messages that came to a handler's task, in order; those that wait are kept beside the ones before them."""
     known = sum(name.startswith("message:") for name in stored)
-    said = sessions.waiting(tx, task.id)
+    said = messages.waiting(tx, task.id)
     for number, message in enumerate(said, known + 1):
         stored[f"message:{number}"] = json.dumps(message.content, ensure_ascii=False)
         tasks.checkpoint(tx, run, f"message:{number}", stored[f"message:{number}"])
     if said:
-        sessions.taken_up(tx, task.id)
+        messages.taken_up(tx, task.id)
     return [json.loads(stored[f"message:{number}"]) for number in range(1, known + len(said) + 1)]
 
 
@@ -120,16 +132,16 @@ def take_up(tx: Tx, run: Run, number: int, shape: Shape) -> list[str]:
     queue.fence(tx, run)
     task = tasks.by_id(tx, run.task_id or "")
     told = (_told_by_jobs if task.origin == "background" else _told_by_nudges)(tx, run, task, number, shape)
-    said = sorted([*sessions.waiting(tx, task.id), *steering.fold(tx, task)], key=lambda message: message.id)
+    said = sorted([*messages.waiting(tx, task.id), *steering.fold(tx, task)], key=lambda message: message.id)
     for message in said:  # behind the nudges, also by name: checkpoints of one commit are read in that order
         tasks.checkpoint(tx, run, f"fold:{number}:m{message.id:012d}", harmless(message.text))
-    sessions.taken_up(tx, task.id)
+    messages.taken_up(tx, task.id)
     return [*told, *(harmless(message.text) for message in said)]
 
 
 def _told_by_nudges(tx: Tx, run: Run, task: Task, number: int, shape: Shape) -> list[str]:
     """What waiting nudges have to tell. Nothing if there is too little room: a turn of its own has more."""
-    if sessions.notified_chars(tx, task.id) > shape.notifications_chars // 2:
+    if messages.notified_chars(tx, task.id) > shape.notifications_chars // 2:
         return []
     nudges = tasks.waiting_nudges(tx, task.session)
     taken = _attach(tx, task, shape, delivery.waiting(tx, task.session, fired_only=True)) if nudges else None
@@ -157,7 +169,7 @@ def something_waits(tx: Tx, task: Task) -> bool:
         told = bool(delivery.waiting_for(tx, task.cause or ""))
     else:
         told = bool(tasks.waiting_nudges(tx, task.session))
-    return told or sessions.unread(tx, task.id) or steering.waits(tx, task.id)
+    return told or messages.unread(tx, task.id) or steering.waits(tx, task.id)
 
 
 def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
@@ -176,7 +188,7 @@ def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | Non
     if not rows:
         return None
     notices = [_notice(tx, row["job_id"], row["failed_turns"]) for row in rows]
-    room = shape.notifications_chars - sessions.notified_chars(tx, task.id)
+    room = shape.notifications_chars - messages.notified_chars(tx, task.id)
     rendered = render(notices, shape.excerpt_chars, room)
     if not rendered.job_ids:
         return None
@@ -184,7 +196,7 @@ def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | Non
     rendered = replace(rendered, text=ceilings.keep(task.ceiling, rendered.text, tx.redact))
     for job_id in rendered.job_ids:
         delivery.attach(tx, task.id, job_id)
-    sessions.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)
+    messages.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)
     delivery.no_room(tx, task.id, [row["job_id"] for row in rows if row["job_id"] not in rendered.job_ids])
     return rendered
 

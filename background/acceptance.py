@@ -6,7 +6,7 @@ It is one transaction, or nothing; it never runs anything. A message id is taken
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, jobs, journal, questions, queue, sessions, steering, tasks
+from background import ceilings, checkpoints, jobs, journal, messages, questions, queue, sessions, steering, tasks
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.questions import Answer, Asked
@@ -185,7 +185,7 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     )
     _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"
-    sessions.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
+    messages.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
     journal.begin(tx, task_id, message.owner, session.uid, listed=not background)
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
@@ -235,7 +235,7 @@ def _accept_reply(tx: Tx, message: Incoming, known: _Known) -> Accepted:
 
 def _add(tx: Tx, task: Task, message: Incoming) -> int:
     """The message stands in the task's history, and the task does not end before it has taken it up."""
-    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content, waits=True)
+    messages.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content, waits=True)
     _heard_from_user(tx, task, message.text)
     return task.revision
 
@@ -249,7 +249,7 @@ def _answer(tx: Tx, task: Task, asked: Asked, message: Incoming, answer: Answer)
     """The task goes on from the step that asked, as the next run in its session's lane. Returns its revision."""
     revision = tasks.answer(tx, task.id)
     questions.answered(tx, task.id, asked)
-    sessions.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content)
+    messages.log(tx, task.session, "user", message.text, task_id=task.id, content=message.content)
     _heard_from_user(tx, task, message.text)
     kept = replace(
         answer,

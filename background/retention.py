@@ -21,6 +21,7 @@ from background import (
     jobs,
     journal,
     masked,
+    messages,
     questions,
     queue,
     results,
@@ -100,7 +101,7 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
 def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
     """Take a report out of what the turns of a session were given."""
     gists.drop(tx, session)
-    sessions.rewrite_notifications(tx, session, job_id, forget)
+    messages.rewrite_notifications(tx, session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([session])):
         answers = masked.answers(tx, task_id)
         checkpoints.rewrite_all(tx, task_id, forget)
@@ -142,7 +143,7 @@ def _cutoff(tx: Tx, days: float) -> int:
 
 def _erase_turns(tx: Tx, owner: str, task_ids: list[str], *, indexed: bool = True) -> None:
     """Turns whose sessions stay: none is called any more by what was said in one that is gone."""
-    said = [(tasks.by_id(tx, task_id).session, sessions.opening(tx, task_id)[0]) for task_id in task_ids]
+    said = [(tasks.by_id(tx, task_id).session, messages.opening(tx, task_id)[0]) for task_id in task_ids]
     _erase(tx, owner, task_ids, [], [], indexed=indexed)
     for session, text in said:
         sessions.forget_title(tx, session, text)
@@ -177,7 +178,7 @@ def _erase(
     questions.erase(tx, of_tasks)
     results.erase(tx, of_tasks)
     journal.erase(tx, of_tasks)
-    sessions.erase_messages(tx, of_tasks)
+    messages.erase(tx, of_tasks)
     checkpoints.erase(tx, of_tasks)
     acceptance.forget(tx, of_tasks)
     tasks.erase(tx, of_tasks)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from background import ceilings, gists, jobs, journal, masked, questions, queue, results, sessions, tasks
+from background import ceilings, gists, jobs, journal, masked, messages, questions, queue, results, sessions, tasks
 from background.database import Tx
 from background.jobs import Job
 from background.sealing import rewrite
@@ -42,7 +42,7 @@ Change = Callable[[str], str | None]
 def lower(tx: Tx, task: Task, level: str) -> None:
     """Keep of a task what this level allows, and no more."""
     gists.forget(tx, [task.id])
-    opening, _ = sessions.opening(tx, task.id)
+    opening, _ = messages.opening(tx, task.id)
     if ceilings.can_keep(level):
         keep, answers = _keeping(tx, level), masked.answers(tx, task.id)
         for table, (where, columns) in OF_TASK.items():
@@ -78,7 +78,7 @@ def scrub(tx: Tx, task_id: str) -> None:
     """Nothing of what was said or answered in this task is kept where only it can be meant."""
     results.scrub(tx, task_id)
     tasks.scrub(tx, task_id)
-    sessions.scrub(tx, task_id)
+    messages.scrub(tx, task_id)
     questions.scrub(tx, task_id)
     journal.drop_fragments(tx, task_id)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from background.ceilings import LEVELS
 from background.errors import Fault
-from background.sessions import KINDS
+from background.messages import KINDS
 from background.states import TASK, ended
 
 FORMAT = "outrider.session"

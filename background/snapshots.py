@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import gists, ids, journal, results, sessions, tasks
+from background import gists, ids, journal, messages, results, sessions, tasks
 from background.database import Row, Tx
 from background.errors import Fault, Unsealable
 from background.results import artifact_id
@@ -34,7 +34,7 @@ def export(tx: Tx, session: Session) -> Snapshot:
     parts = tasks.turns_of_folded(tx, session.uid)
     log = [
         replace(entry, task_id=parts.get(entry.task_id or "", entry.task_id))
-        for entry in sessions.whole_log(tx, session.uid)
+        for entry in messages.whole_log(tx, session.uid)
     ]
     kept = results.read_many(tx, list(ids))
     seal = _Seal(tx, session.id)
@@ -95,7 +95,7 @@ def _result(result: results.Result, seal: _Seal, task_id: str) -> Snapshot:
     }
 
 
-def _message(entry: sessions.Whole, seal: _Seal) -> Snapshot:
+def _message(entry: messages.Whole, seal: _Seal) -> Snapshot:
     at = f"messages.{entry.uid}"
     return {
         "uid": entry.uid,
@@ -157,7 +157,7 @@ class _Loading:
     names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.logged = sessions.logged(self.tx, self.session.uid)
+        self.logged = messages.logged(self.tx, self.session.uid)
 
     def task(self, task: Snapshot) -> None:
         old = task["id"]
@@ -203,7 +203,9 @@ class _Loading:
         carried = {**message, "created_at": min(message["created_at"], self.tx.now)}
         said = None if content is None else self._at_home(json.loads(content))
         task = None if old is None else self.names[old]
-        sessions.restore(self.tx, self.session.uid, uid, task, carried, text=text, content=said)
+        messages.restore(self.tx, self.session.uid, uid, task, carried, text=text, content=said)
+        if carried["kind"] == "user" and text:
+            sessions.titled(self.tx, self.session.uid, text)
 
     def _at_home(self, content: Snapshot) -> str:
         """The protocol's message, which names its session and tasks by what they are called here."""

@@ -7,9 +7,9 @@ too late stays in the lane and is a turn like any other. It owns no table, and n
 import json
 from dataclasses import dataclass
 
-from background import queue, sessions, tasks, terminal
+from background import messages, queue, tasks, terminal
 from background.database import Tx
-from background.sessions import Unread
+from background.messages import Unread
 from background.tasks import Task
 
 
@@ -75,9 +75,9 @@ def _folded(tx: Tx, task_id: str, into: Task) -> list[Unread]:
     terminal.tighten(tx, into.id, task.ceiling)
     if not terminal.fold(tx, task, into):
         return []
-    sessions.taken_up(tx, task.id)
+    messages.taken_up(tx, task.id)
     tasks.emit_turn(tx, task, "turn.finished", state="completed", reason=None, folded_into=into.id)
-    return sessions.said_by_user(tx, task.id)
+    return messages.said_by_user(tx, task.id)
 
 
 _WAITING = "select id from tasks where steers = :task and state = 'submitted'"

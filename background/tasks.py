@@ -8,7 +8,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, events, ids, jobs, journal, masked, questions, queue, sessions, steps
+from background import (
+    ceilings,
+    checkpoints,
+    events,
+    ids,
+    jobs,
+    journal,
+    masked,
+    messages,
+    questions,
+    queue,
+    sessions,
+    steps,
+)
 from background.database import Row, Tx
 from background.questions import Asked, Question
 from background.queue import Run
@@ -250,8 +263,8 @@ def _past(tx: Tx, row: Row) -> Past:
 
 
 def _asked_of(tx: Tx, row: Row) -> str | None:
-    texts = [sessions.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
-    texts += [said.text for folded in steered_into(tx, row["id"]) for said in sessions.said_by_user(tx, folded)]
+    texts = [messages.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
+    texts += [said.text for folded in steered_into(tx, row["id"]) for said in messages.said_by_user(tx, folded)]
     return "\n\n".join(filter(None, texts)) or None
 
 

@@ -15,11 +15,11 @@ from background import (
     delivery,
     jobs,
     journal,
+    messages,
     questions,
     queue,
     results,
     scrubbing,
-    sessions,
     tasks,
 )
 from background.database import Tx
@@ -136,7 +136,7 @@ def park(tx: Tx, run: Run, question: Question, *, deadline: int | None = None) -
     task, asked = parked
     told = questions.message(task.id, asked)
     said = "\n\n".join(filter(None, (asked.text, asked.detail)))  # also when it is over, the log says what was asked
-    sessions.log(tx, task.session, "agent", said, task_id=task.id, content=told)
+    messages.log(tx, task.session, "agent", said, task_id=task.id, content=told)
     if deadline is not None:
         expiry = {"task": task.id, "revision": asked.revision}
         queue.enqueue(tx, "expire", f"expire:{task.id}:{asked.revision}", params=expiry, due_at=deadline)
@@ -275,7 +275,7 @@ def _end_telling(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
 
 def _end_turn(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
     if outcome.artifacts or outcome.state != "completed":
-        sessions.log(tx, task.session, "agent", task_id=task.id)
+        messages.log(tx, task.session, "agent", task_id=task.id)
     _end_telling(tx, task, outcome, hangs)
     if not hangs.told and task.origin == "background-resume" and outcome.state == "failed":
         delivery.missed(tx, task.id, outcome.detail or outcome.state)

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from background import listing, sessions
+from background import listing, messages
 from background.database import Tx
 from background.journal import View
 from background.listing import Filters, Shape
@@ -100,7 +100,7 @@ def page(tx: Tx, owner: str, asked: ListRequest) -> Json:
     behind = a2a_pages.place(tx, PLACE, whose, asked.page_token)
     shape = Shape(asked.page_size, PAGE_BYTES, asked.history_length, asked.artifacts)
     shown, last = listing.page(tx, owner, asked.filters, shape, behind)
-    said = sessions.histories(tx, [view.task_id for view in shown], asked.history_length)
+    said = messages.histories(tx, [view.task_id for view in shown], asked.history_length)
     return {
         "tasks": [_task(view, said.get(view.task_id, []), asked) for view in shown],
         "nextPageToken": a2a_pages.next_token(tx, PLACE, whose, last),

@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from background import acceptance, ids, journal, sessions, tasks, terminal, webhooks
+from background import acceptance, ids, journal, messages, sessions, tasks, terminal, webhooks
 from background.acceptance import Accepted, Incoming
 from background.database import Tx
 from background.errors import Fault
@@ -57,7 +57,7 @@ def see(tx: Tx, caller: Caller, task_id: str, history_length: int | None) -> See
     view = journal.view(tx, acting.on_task(tx, caller, task_id), task_id)
     if view is None:
         raise A2AError("TASK_NOT_FOUND")
-    history = None if history_length == 0 else sessions.history(tx, task_id, history_length)
+    history = None if history_length == 0 else messages.history(tx, task_id, history_length)
     return Seen(view, a2a_views.task(view, history))
 
 

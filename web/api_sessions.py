@@ -8,14 +8,15 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, expenses, jobs, questions, results, sessions, steering, tasks, terminal
+from background import acceptance, expenses, jobs, messages, questions, results, sessions, steering, tasks, terminal
 from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.large import is_large
+from background.messages import Message
 from background.questions import Asked
 from background.results import Result
-from background.sessions import Listed, Message
+from background.sessions import Listed
 from background.states import INTERRUPTED
 from background.steering import Course
 from background.text import clip
@@ -118,7 +119,7 @@ class Logged(NamedTuple):
 
 
 def _log(tx: Tx, owner: str, given: str, limit: int, before: int | None) -> tuple[list[Logged], bool]:
-    found, earlier = sessions.messages(tx, sessions.get(tx, owner, given).uid, limit, before, LOG_BYTES)
+    found, earlier = messages.page(tx, sessions.get(tx, owner, given).uid, limit, before, LOG_BYTES)
     ends = tasks.ends(tx, [message.task_id for message in found if message.task_id])
     courses = steering.courses(tx, [message.task_id for message in found if message.task_id and message.role == "user"])
     last = {message.id for message in found if _is_last(message, ends.get(message.task_id or ""))}

@@ -14,7 +14,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from agent import tracing
-from background import acceptance, batches, delivery, jobs, queue, sessions, tallies, terminal
+from background import acceptance, batches, delivery, jobs, messages, queue, sessions, tallies, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.jobs import Job
@@ -187,8 +187,8 @@ def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, ma
         return "OUTRIDER_AUTO_RESUME is off; it is told with the session's next turn."
     if session.unattended >= max_unattended:
         notice = NO_MORE.format(session.unattended)
-        if not sessions.noted_since_user(tx, session.uid, notice):
-            sessions.log(tx, session.uid, "notice", notice)
+        if not messages.noted_since_user(tx, session.uid, notice):
+            messages.log(tx, session.uid, "notice", notice)
         return f"OUTRIDER_MAX_UNATTENDED_TURNS ({max_unattended}) is reached; it is told with its user's next message."
     return None
 

@@ -12,7 +12,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 
 from agent.taking_up import Turn
 from agent.turns import Turns
-from background import sessions
+from background import messages
 from background.database import Tx
 from background.queue import Run
 from web import cli
@@ -24,13 +24,13 @@ streamed = OpenAIChatModel.request_stream
 
 
 def begin(turns: Turns, tx: Tx, run: Run) -> tuple[Run, Turn]:
-    if "handler boom" in sessions.opening(tx, run.task_id or "")[0]:
+    if "handler boom" in messages.opening(tx, run.task_id or "")[0]:
         raise RuntimeError(SECRET)
     return begins(turns, tx, run)
 
 
 async def run(turns: Turns, begun: tuple[Run, Turn]) -> None:
-    if "late boom" in (await turns.db.read(sessions.opening, begun[1].task.id))[0]:
+    if "late boom" in (await turns.db.read(messages.opening, begun[1].task.id))[0]:
         raise RuntimeError(SECRET)
     await handled(turns, begun)
 

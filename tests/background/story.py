@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from background import sessions
+from background import messages
 from background.database import Database, Row, Tx
 from background.limits import Limits
-from background.sessions import Message
+from background.messages import Message
 from tests.support.clock import Clock
 
 Told = Callable[..., Coroutine[Any, Any, None]]
@@ -150,5 +150,5 @@ def named(found: list[Row], column: str) -> list[Any]:
 
 async def log_of(db: Database, session: str, limit: int, before: int | None) -> list[Message]:
     """The newest entries of a session's log, however large they are."""
-    entries, _ = await db.read(sessions.messages, session, limit, before, 1 << 30)
+    entries, _ = await db.read(messages.page, session, limit, before, 1 << 30)
     return entries

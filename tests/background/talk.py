@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from background import delivery, events, gists, queue, sessions, tasks, terminal
+from background import delivery, events, gists, messages, queue, tasks, terminal
 from background.database import Database, Tx
 from tests.background.asking import answered, parked, question
 from tests.background.factories import (
@@ -51,7 +51,7 @@ async def talkative(db: Database) -> list[str]:
     await db.write(delivery.held_up, [jobs_sent[0].id], said(), tried=True)
     await ended_job(db, text=said())
     await ended_job(db, "failed", text=said())
-    await db.write(sessions.log, session, "notice", said())
+    await db.write(messages.log, session, "notice", said())
     await db.write(events.emit, OWNER, session, "a.name", {"text": said()})
     await db.write(gists.put, session, turn.task.id, gists.Gist(turn.task.id, 1, (), said()), "full")
     unfinished = await running(db, said(), session_id="another")

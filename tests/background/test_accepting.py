@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from background import journal, sessions, tasks, terminal
+from background import journal, messages, sessions, tasks, terminal
 from background.acceptance import Accepted
 from background.database import Database, Tx
 from background.errors import Fault
@@ -65,7 +65,7 @@ async def test_a_task_has_its_own_messages_alone_as_its_history(db: Database) ->
     """A12: nothing of the context's earlier tasks."""
     await ended(db)
     task = await submitted(db, "two")
-    history = await db.read(sessions.history, task.id, None)
+    history = await db.read(messages.history, task.id, None)
     assert [part["parts"][0]["text"] for part in history] == ["two"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from background import acceptance, checkpoints, events, journal, questions, sessions, tasks
+from background import acceptance, checkpoints, events, journal, messages, questions, sessions, tasks
 from background.acceptance import Accepted
 from background.database import Database
 from background.errors import Fault
@@ -58,7 +58,7 @@ async def test_an_answered_task_goes_on_as_the_next_run_and_finds_the_answer_by_
     )
     assert await value(db, "select state from runs where kind = 'expire'") == "canceled"
     said = [
-        each.get("metadata", {}).get("kind", each["role"]) for each in await db.read(sessions.history, task.id, None)
+        each.get("metadata", {}).get("kind", each["role"]) for each in await db.read(messages.history, task.id, None)
     ]
     assert said == ["ROLE_USER", kind, "ROLE_USER"]
 
@@ -162,7 +162,7 @@ async def test_of_answers_at_the_same_moment_one_is_taken(db: Database, clock: C
             assert [type(answer) for place, answer in enumerate(told) if place != taken] == [Fault] * 3
             kept = await db.read(checkpoints.of_task, turn.task.id)
             assert Answer.of(kept["answer:which"]).text == str(taken)
-            assert len(await db.read(sessions.history, turn.task.id, None)) == 3
+            assert len(await db.read(messages.history, turn.task.id, None)) == 3
             assert await value(db, "select count(*) from runs where task_id = :id", id=turn.task.id) == 2
 
 
@@ -216,5 +216,5 @@ async def test_where_only_what_is_masked_is_kept_question_and_answer_are_masked(
     await answered(db, turn, f"{address}, please", data={"to": address}, question=shown.digest)
     kept = await db.read(checkpoints.of_task, turn.task.id)
     assert Answer.of(kept["answer:which"]) == Answer("***, please", {"to": "***"})
-    assert address not in str(await db.read(sessions.history, turn.task.id, None))
+    assert address not in str(await db.read(messages.history, turn.task.id, None))
     assert address not in str(await log_of(db, turn.task.session, 10, None))

@@ -22,6 +22,7 @@ from background import (
     events,
     jobs,
     journal,
+    messages,
     migrating,
     queue,
     results,
@@ -117,9 +118,9 @@ def test_sessions_and_their_logs_say_what_they_said(upgraded: Upgraded) -> None:
             (3, "notification", f"{SAID} has ended", "done", ("bg-done",)),
             (4, "user", f"{SAID}!", "work", ()),
         ]
-        assert await db.read(sessions.history, "done", None) == [SENT]
-        assert await db.read(sessions.opening, "done") == (f"{SAID}?", SENT)
-        assert await db.read(sessions.notified_chars, "done") == len(f"{SAID} has ended")
+        assert await db.read(messages.history, "done", None) == [SENT]
+        assert await db.read(messages.opening, "done") == (f"{SAID}?", SENT)
+        assert await db.read(messages.notified_chars, "done") == len(f"{SAID} has ended")
 
     upgraded(story)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from background import acceptance, events, jobs, journal, questions, queue, results, sessions, tasks, terminal, worker
+from background import acceptance, events, jobs, journal, messages, questions, queue, results, tasks, terminal, worker
 from background.acceptance import Accepted
 from background.database import Database, Tx
 from background.errors import Fault
@@ -89,7 +89,7 @@ async def test_the_question_stands_in_log_and_history_with_its_text_first_and_th
         ("user", "user", "hello"),
         ("agent", "agent", f"{asks.text}\n\n{asks.detail}"),
     ]
-    _, told = await db.read(sessions.history, turn.task.id, None)
+    _, told = await db.read(messages.history, turn.task.id, None)
     assert told["role"] == "ROLE_AGENT"
     assert [part.get("text") or part["data"] for part in told["parts"]] == [asks.text, asks.detail, FORM]
     assert told["metadata"] == {"question": asks.digest, "kind": "form"}

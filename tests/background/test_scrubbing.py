@@ -11,6 +11,7 @@ from background import (
     checkpoints,
     jobs,
     masked,
+    messages,
     questions,
     queue,
     results,
@@ -293,5 +294,5 @@ async def test_an_excerpt_is_cut_out_of_what_was_masked(db: Database) -> None:
 async def test_at_acceptance_a_message_is_masked_and_its_title_with_it(db: Database) -> None:
     sent = message(SAID, ceiling="redacted")
     task = await submitted(db, SAID, ceiling="redacted")
-    assert sent.text == SAID and await db.read(sessions.history, task.id, None) != []
+    assert sent.text == SAID and await db.read(messages.history, task.id, None) != []
     assert SECRET not in await texts(db)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from background import results, sessions, tasks, terminal
+from background import messages, results, sessions, tasks, terminal
 from background.database import Database
 from background.errors import Fault
 from tests.background.factories import (
@@ -109,9 +109,9 @@ async def test_the_log_says_who_spoke_and_never_takes_a_notification_or_a_nudge_
     session = await db.read(sessions.get, OWNER, "s")
     await ended_job(db)
     turn, told = await briefing(db, (await nudges(db))[0])
-    await db.write(sessions.log, session.uid, "notification", "…", task_id=turn.task.id, job_ids=tuple(told))
+    await db.write(messages.log, session.uid, "notification", "…", task_id=turn.task.id, job_ids=tuple(told))
     await settled(db, turn, text="The briefing.")
-    await db.write(sessions.log, session.uid, "notice", "I begin no more.")
+    await db.write(messages.log, session.uid, "notice", "I begin no more.")
     log = await log_of(db, session.uid, 10, None)
     assert [(said.role, said.kind) for said in log] == [
         ("user", "user"),
@@ -149,15 +149,15 @@ async def test_the_log_is_paged_from_its_end_backwards(db: Database) -> None:
 async def test_a_task_s_history_is_what_its_client_sent_the_last_of_it_where_that_is_asked_for(db: Database) -> None:
     turn = await running(db, "one")
     uid = turn.task.session
-    await db.write(sessions.log, uid, "user", "two", task_id=turn.task.id, content={"messageId": "m2"})
-    await db.write(sessions.log, uid, "notification", "a block", task_id=turn.task.id)
-    history = await db.read(sessions.history, turn.task.id, None)
+    await db.write(messages.log, uid, "user", "two", task_id=turn.task.id, content={"messageId": "m2"})
+    await db.write(messages.log, uid, "notification", "a block", task_id=turn.task.id)
+    history = await db.read(messages.history, turn.task.id, None)
     assert [message.get("messageId") == "m2" for message in history] == [False, True]
-    assert await db.read(sessions.history, turn.task.id, 1) == [{"messageId": "m2"}]
-    assert await db.read(sessions.history, turn.task.id, 0) == []
-    text, opening = await db.read(sessions.opening, turn.task.id)
+    assert await db.read(messages.history, turn.task.id, 1) == [{"messageId": "m2"}]
+    assert await db.read(messages.history, turn.task.id, 0) == []
+    text, opening = await db.read(messages.opening, turn.task.id)
     assert (text, opening) == ("one", history[0])
-    assert await db.read(sessions.opening, "unknown") == ("", {})
+    assert await db.read(messages.opening, "unknown") == ("", {})
 
 
 @story
@@ -169,8 +169,8 @@ async def test_a_notice_is_known_to_stand_there_since_the_user_last_spoke(db: Da
         if text == "again":
             await submitted(db, "I am back")
         elif text:
-            await db.write(sessions.log, uid, "notice", text)
-        told.append(await db.read(sessions.noted_since_user, uid, "I begin no more."))
+            await db.write(messages.log, uid, "notice", text)
+        told.append(await db.read(messages.noted_since_user, uid, "I begin no more."))
     assert told == [False, True, False]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent import taking_up
 from agent.taking_up import Shape
-from background import checkpoints, sessions, snapshots, tasks, terminal
+from background import checkpoints, messages, sessions, snapshots, tasks, terminal
 from background.database import Database
 from background.tasks import Task
 from tests.a2a import wire
@@ -27,7 +27,7 @@ async def folding(db: Database, text: str, turn_level: str = "full", level: str 
 
 async def words_of(db: Database, task_id: str) -> str:
     """All that a task's log and checkpoints say."""
-    said = await db.read(sessions.said_by_user, task_id)
+    said = await db.read(messages.said_by_user, task_id)
     return " ".join([*(each.text for each in said), *(await db.read(checkpoints.of_task, task_id)).values()])
 
 
@@ -71,7 +71,7 @@ async def test_a_session_that_is_carried_elsewhere_keeps_what_was_folded_into_it
     log = await log_of(db, copied.uid, 10, None)
     assert [(entry.kind, entry.text) for entry in log] == [("user", "work"), ("user", "and this"), ("agent", "")]
     (task_id,) = {entry.task_id or "" for entry in log}
-    assert len(await db.read(sessions.history, task_id, None)) == 2
+    assert len(await db.read(messages.history, task_id, None)) == 2
 
 
 def test_a_folded_message_is_erased_with_its_turn_and_not_alone(server: Server, model: ScriptedModel) -> None:
