@@ -29,6 +29,8 @@ LOOK_S = 1.0  # the safety net under the bell
 HOST, ORIGIN = b"host", b"origin"
 CREDENTIAL, AUTHORIZATION, COOKIES = b"x-outrider-credential", b"authorization", b"cookie"
 SHARE = b"x-share-token"
+# A proxy says by one of these that a request was somebody else's; which one is its configuration's.
+SENT_ON = frozenset({b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip"})
 READ = frozenset({HOST, ORIGIN, CREDENTIAL, AUTHORIZATION, COOKIES, SHARE})
 TWICE = b""  # what can be read in two ways is good for nothing
 NEEDED = (
@@ -54,7 +56,7 @@ class Asked(NamedTuple):
         for name, value in headers:
             if name in READ:
                 shown[name] = TWICE if name in shown else value
-            elif name == b"forwarded" or name.startswith(b"x-forwarded-"):
+            elif name in SENT_ON or name.startswith(b"x-forwarded-"):
                 forwarded = True
         return cls(shown, forwarded)
 

@@ -72,7 +72,7 @@ def test_f076_a_share_opens_its_session_and_nothing_else(alice: Person, bob: Per
     assert ask(bob, "GetTask", {"id": other["id"]}, **{"X-Share-Token": share}).reason == "TASK_NOT_FOUND"
 
 
-@pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for"])
+@pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for", "x-real-ip", "via"])
 def test_a_call_that_was_forwarded_needs_a_token_though_none_exists(shared: Server, header: str) -> None:
     answer = GRPC.ask(shared, "ListTasks", {}, **{header: "for=192.0.2.1"})
     assert answer.reason == "UNAUTHENTICATED"

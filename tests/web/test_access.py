@@ -168,7 +168,19 @@ def test_a_refusal_has_the_form_of_the_door_it_is_made_at(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Host", "X-Forwarded-Anything"]
+    "header",
+    [
+        "Forwarded",
+        "X-Forwarded-For",
+        "x-forwarded-proto",
+        "X-Forwarded-Host",
+        "X-Forwarded-Anything",
+        "X-Real-IP",
+        "Via",
+        "True-Client-IP",
+        "x-client-ip",
+        "CF-Connecting-IP",
+    ],
 )
 def test_a_forwarded_request_is_not_local(ask: Ask, header: str) -> None:
     assert refusal(ask(headers={header: "for=127.0.0.1"})) == (401, "UNAUTHENTICATED")

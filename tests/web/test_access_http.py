@@ -107,7 +107,16 @@ def test_the_console_s_own_page_is_let_in(api: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "x-forwarded-anything"]
+    "header",
+    [
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Proto",
+        "x-forwarded-anything",
+        "X-Real-IP",
+        "Via",
+    ],
 )
 def test_what_a_proxy_forwards_is_not_this_machine_speaking(api: Server, header: str) -> None:
     """A proxy's default Host would otherwise make the internet `local`."""
