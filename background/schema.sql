@@ -12,6 +12,8 @@
 --       │                  └─ views, journal   … brought to the read side by the projector
 --       ├──< messages                      the log: what was said, in order
 --       ├──< events                        what the console hears
+--       ├──< memories                      what is remembered of it
+--       ├──< memory_uses                   which memories its turns were given
 --       ├──< expenses                      what model calls have cost: turns', and those of its jobs
 --       ├──── gists                        what its model is given in place of its older turns
 --       ├──< shares ──< share_uses         who else may read it, or speak in it, and who has
@@ -171,7 +173,10 @@ create index webhooks_by_age on webhooks (owner, created_at desc, task_id desc, 
 create table runs (
     id integer primary key autoincrement,       -- the order of arrival
     kind text not null check (
-        kind in ('turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'purge', 'tighten')
+        kind in (
+            'turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'purge', 'tighten',
+            'remember', 'summary', 'harvest'
+        )
     ),
     key text not null unique,                   -- enqueueing twice is once
     lane text,                                  -- one at a time, oldest first
@@ -225,6 +230,36 @@ create table messages (
 create index messages_of_session on messages (session, id);
 create index messages_of_task on messages (task_id, id);
 create index messages_waiting on messages (task_id, id) where waits = 1;
+
+create table memories (
+    id text primary key,
+    owner text not null,
+    session text not null,                      -- the chat that it is made of; a fact outlives it, where retention takes that
+    kind text not null check (kind in ('summary', 'fact')),
+    content blob not null,
+    trust integer not null check (trust in (1, 2, 3)),
+    upto integer not null,                      -- the last entry of the log that it is made of
+    created_at integer not null,
+    superseded_at integer
+);
+create index memories_in_force on memories (owner, kind, created_at desc, id) where superseded_at is null;
+create index memories_of_session on memories (session, kind);
+create index memories_superseded on memories (superseded_at) where superseded_at is not null;
+
+create table memory_uses (
+    id integer primary key,
+    session text not null references sessions (uid),
+    task_id text not null references tasks (id),
+    step text not null,                         -- what brought it: begin, or the tool's step
+    kind text not null check (kind in ('digest', 'fact', 'passage', 'session', 'report')),
+    item text not null,                         -- a session's uid, or the id of a memory, a document, a job
+    place integer not null default 0,           -- where in it, in characters
+    tier integer not null check (tier in (1, 2, 3)),
+    tokens integer not null,                    -- about
+    at integer not null,
+    unique (task_id, step, kind, item, place)
+);
+create index memory_uses_of_session on memory_uses (session, id);
 
 create table batches (
     id text primary key,                        -- the turn that sent the jobs out, or its own

@@ -42,3 +42,75 @@ create index sessions_incognito on sessions (updated_at) where incognito = 1;
 alter table jobs add column incognito integer not null default 0 check (incognito in (0, 1));  -- for good
 alter table jobs add column made_of integer check (made_of in (1, 2, 3));  -- the lowest tier that its sender had read by then
 alter table tasks add column made_of integer check (made_of in (1, 2, 3));  -- the lowest tier of what it has read
+
+-- What is remembered of chats, and what of it was put before which model; runs of the kinds that make it.
+create table memories (
+    id text primary key,
+    owner text not null,
+    session text not null,                      -- the chat that it is made of; a fact outlives it, where retention takes that
+    kind text not null check (kind in ('summary', 'fact')),
+    content blob not null,
+    trust integer not null check (trust in (1, 2, 3)),
+    upto integer not null,                      -- the last entry of the log that it is made of
+    created_at integer not null,
+    superseded_at integer
+);
+create index memories_in_force on memories (owner, kind, created_at desc, id) where superseded_at is null;
+create index memories_of_session on memories (session, kind);
+create index memories_superseded on memories (superseded_at) where superseded_at is not null;
+
+create table memory_uses (
+    id integer primary key,
+    session text not null references sessions (uid),
+    task_id text not null references tasks (id),
+    step text not null,                         -- what brought it: begin, or the tool's step
+    kind text not null check (kind in ('digest', 'fact', 'passage', 'session', 'report')),
+    item text not null,                         -- a session's uid, or the id of a memory, a document, a job
+    place integer not null default 0,           -- where in it, in characters
+    tier integer not null check (tier in (1, 2, 3)),
+    tokens integer not null,                    -- about
+    at integer not null,
+    unique (task_id, step, kind, item, place)
+);
+create index memory_uses_of_session on memory_uses (session, id);
+
+create table new_runs (
+    id integer primary key autoincrement,       -- the order of arrival
+    kind text not null check (
+        kind in (
+            'turn', 'job', 'dispatch', 'report', 'index', 'nudge', 'join', 'expire', 'push', 'erase', 'purge', 'tighten',
+            'remember', 'summary', 'harvest'
+        )
+    ),
+    key text not null unique,                   -- enqueueing twice is once
+    lane text,                                  -- one at a time, oldest first
+    task_id text references tasks (id),
+    params text not null default '{}',
+    state text not null check (state in ('waiting', 'queued', 'running', 'parked', 'done', 'failed', 'canceled')),
+    due_at integer not null,
+    attempt integer not null default 0,         -- the fence: who holds an older one may not write
+    tries integer not null default 0,           -- claims since the last new checkpoint
+    spent integer not null default 0,           -- run time under a live lease
+    worker text,
+    leased_at integer,
+    lease_until integer,
+    last_error blob,
+    created_at integer not null,
+    ended_at integer,
+    check ((ended_at is null) = (state in ('waiting', 'queued', 'running', 'parked'))),
+    check ((lease_until is not null) = (state = 'running')),
+    check ((worker is not null) = (state = 'running'))
+);
+insert into new_runs (id, kind, key, lane, task_id, params, state, due_at, attempt, tries, spent, worker, leased_at, lease_until, last_error, created_at, ended_at)
+    select id, kind, key, lane, task_id, params, state, due_at, attempt, tries, spent, worker, leased_at, lease_until, last_error, created_at, ended_at from runs;
+delete from sqlite_sequence where name = 'new_runs';  -- numbers go on from where they were, not from what is left
+insert into sqlite_sequence (name, seq) select 'new_runs', seq from sqlite_sequence where name = 'runs';
+drop table runs;
+alter table new_runs rename to runs;
+create index runs_due on runs (kind, due_at, id) where state = 'queued';
+create index runs_leased on runs (lease_until) where state = 'running';
+create index runs_lane on runs (lane, id) where ended_at is null;
+create unique index runs_lane_head on runs (lane) where state in ('queued', 'running', 'parked');
+create unique index runs_turn_of_task on runs (task_id) where ended_at is null and kind in ('turn', 'job');
+create index runs_of_task on runs (task_id) where task_id is not null;
+create index runs_ended on runs (kind, ended_at) where ended_at is not null;
