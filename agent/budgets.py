@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent.providers import after_answers
 from background import sessions, tasks
 from background.database import Tx
-from background.jobs import Job
+from background.job_rows import Job
 from background.tasks import Task
 from background.usage import Usage
 

@@ -8,10 +8,10 @@ import logging
 from dataclasses import dataclass
 
 from agent import tracing
-from background import batches, jobs, queue, results, tallies, tasks
+from background import batches, job_rows, jobs, queue, results, tallies, tasks
 from background.database import Database, Tx
 from background.errors import TryAgain
-from background.jobs import Job
+from background.job_rows import Job
 from background.queue import Run
 from background.worker import backoff
 from knowledge import trust
@@ -87,7 +87,7 @@ class Reports:
 
 
 def _report_of(tx: Tx, job_id: str) -> tuple[Job | None, str, str]:
-    job = jobs.known(tx, job_id)
+    job = job_rows.known(tx, job_id)
     if job is None:
         return None, "", ""
     result = results.read(tx, job.task_id)

@@ -14,10 +14,11 @@ from agent.on_behalf import job_now, owner_now, plugin_now
 from agent.running import Running
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
-from background import jobs, results, sessions, terminal
+from background import job_rows, results, sessions, terminal
 from background.database import Database, Tx
 from background.errors import Fault
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from knowledge.backend import Backend, Hit
 
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -99,7 +100,7 @@ def _spawn(
     tx: Tx, owner: str, session: str, specs: list[tuple[str, Spec]], level: str, sender: str | None
 ) -> list[Job]:
     found = sessions.get(tx, owner, session)
-    by = jobs.find(tx, owner, sender) if sender else None
+    by = job_rows.find(tx, owner, sender) if sender else None
     return send_out(tx, found, f"batch-{secrets.token_hex(8)}", specs, closed=True, level=level, sender=by)
 
 
@@ -109,7 +110,7 @@ async def background_status(job_id: str) -> Status | None:
 
 
 def _status(tx: Tx, owner: str, job_id: str) -> Status | None:
-    job = jobs.find(tx, owner, job_id)
+    job = job_rows.find(tx, owner, job_id)
     if job is None:
         return None
     result = results.read(tx, job.task_id) if job.ended else None
@@ -123,7 +124,7 @@ async def cancel_background(job_id: str) -> Status:
 
 
 def _cancel(tx: Tx, owner: str, job_id: str) -> Status:
-    job = terminal.cancel_job(tx, jobs.get(tx, owner, job_id), "plugin")
+    job = terminal.cancel_job(tx, job_rows.get(tx, owner, job_id), "plugin")
     return _status(tx, owner, job_id) or Status(job, None)
 
 

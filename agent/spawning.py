@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.subagents import Registry, UnknownSubagent
-from background import ceilings, jobs, sessions, tasks
+from background import ceilings, job_rows, jobs, sessions, tasks
 from background.database import Tx
 from background.errors import Fault
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from background.sessions import Session
 from background.text import clean, clip
 
@@ -87,7 +88,7 @@ def send_out(
 def _job_in(tx: Tx, session: Session) -> Job | None:
     """The job that works in a session of its own; None in a chat."""
     cause = tasks.job_in(tx, session.uid) if session.kind == "background" else None
-    return jobs.known(tx, cause) if cause else None
+    return job_rows.known(tx, cause) if cause else None
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def send_out_once(
     new = [
         (key, spec)
         for key, spec in specs  # a key that is there is this very step's, which runs again
-        if jobs.has_key(tx, session.owner, key) or (marks[key] not in running and first[marks[key]] == key)
+        if job_rows.has_key(tx, session.owner, key) or (marks[key] not in running and first[marks[key]] == key)
     ]
     sent = send_out(tx, session, batch_id, new, closed=False, level=level, sender=sender)
     made = {key: job for (key, _), job in zip(new, sent, strict=True)}
@@ -121,8 +122,8 @@ def send_out_once(
 def _out(tx: Tx, session: Session, sender: Job | None) -> list[Job]:
     """What has been sent out from the same place and has not ended."""
     if sender:
-        return jobs.children(tx, sender.id)
-    return [job for job in jobs.of_session(tx, session.uid, running=True) if job.parent is None]
+        return job_rows.children(tx, sender.id)
+    return [job for job in job_rows.of_session(tx, session.uid, running=True) if job.parent is None]
 
 
 def _mark(tx: Tx, level: str, spec: Spec) -> tuple[str, str]:

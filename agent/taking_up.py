@@ -13,7 +13,7 @@ from background import (
     ceilings,
     checkpoints,
     delivery,
-    jobs,
+    job_rows,
     messages,
     queue,
     results,
@@ -53,7 +53,7 @@ class Turn:
     contents: list[dict[str, Any]]
     stored: dict[str, str]
     past: list[Past]
-    job: jobs.Job | None
+    job: job_rows.Job | None
     attempt: int
 
     @property
@@ -89,7 +89,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         contents=[],
         stored=stored,
         past=[] if background else tasks.past_turns(tx, task.session, task.id, past_limit),
-        job=jobs.by_id(tx, task.cause or "") if background else None,
+        job=job_rows.by_id(tx, task.cause or "") if background else None,
         attempt=run.attempt,
     )
 
@@ -202,7 +202,7 @@ def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | Non
 
 
 def _notice(tx: Tx, job_id: str, failed_turns: int) -> Notice:
-    job = jobs.by_id(tx, job_id)
+    job = job_rows.by_id(tx, job_id)
     result = results.read(tx, job.task_id)
     return Notice(
         job_id=job.id,
@@ -222,7 +222,7 @@ def _notice(tx: Tx, job_id: str, failed_turns: int) -> Notice:
     )
 
 
-def _pointer(job: jobs.Job) -> str:
+def _pointer(job: job_rows.Job) -> str:
     """How the rest of the report can be had: only ways that really lead there."""
     reading = f'open_report(job_id="{job.id}") reads it whole, a part at a time'
     return f"memory_recall searches it; {reading}." if job.indexed else f"{reading}."

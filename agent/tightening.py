@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from agent.profiles import CHAT
 from agent.reports import Reports
-from background import jobs, queue, steps, tasks, terminal
+from background import job_rows, queue, steps, tasks, terminal
 from background.ceilings import LEVELS
 from background.database import Database, Tx
 from background.errors import TryAgain
-from background.jobs import Job
+from background.job_rows import Job
 from background.queue import Run
 from background.worker import backoff
 from knowledge.backend import Backend, StoreFailed
@@ -57,7 +57,7 @@ def _some(tx: Tx, levels: Levels, providers: Mapping[str, str]) -> int:
 def _errands(tx: Tx, level: str) -> None:
     """What programs have asked for and no task has taken up: a job of theirs is of the profile chat."""
     if level != LEVELS[0]:
-        for job in jobs.not_dispatched(tx):
+        for job in job_rows.not_dispatched(tx):
             terminal.tighten_errand(tx, job, level)
 
 
@@ -71,7 +71,7 @@ class Tightening:
 
     async def run(self, run: Run) -> None:
         """The report as it is kept now takes the place of what the index has; where none is kept, nothing does."""
-        job = await self.db.read(jobs.known, run.params["job"])
+        job = await self.db.read(job_rows.known, run.params["job"])
         if job is not None:
             try:
                 await self._index_anew(job)

@@ -16,10 +16,11 @@ from agent.gates import ASK_USER
 from agent.notifications import escape, excerpt
 from agent.spawning import MAX_BATCH, Sent, require_depth, send_out_once, spec_of
 from agent.subagents import Registry
-from background import delivery, jobs, queue, results, tasks, terminal
+from background import delivery, job_rows, queue, results, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from background.queue import Run
 from background.sessions import Session
 from background.tasks import Task
@@ -221,7 +222,7 @@ def _open_report(desk: Desk) -> Function:
 
 def _read_job(tx: Tx, desk: Desk, job_id: str) -> tuple[Job | None, str]:
     """A job of the owner's with its report. What a turn has read so is told by it, and by no turn after it."""
-    job = jobs.find(tx, desk.task.owner, job_id)
+    job = job_rows.find(tx, desk.task.owner, job_id)
     if job is None or not job.ended:
         return job, ""
     if desk.sent(job):
@@ -240,7 +241,7 @@ def _stop_task(desk: Desk) -> Function:
 
 def _stop(tx: Tx, desk: Desk, job_id: str) -> str:
     queue.fence(tx, desk.run)
-    job = jobs.find(tx, desk.task.owner, job_id)
+    job = job_rows.find(tx, desk.task.owner, job_id)
     if job is None or not desk.sent(job):
         return "There is no such job in this conversation."
     try:

@@ -32,7 +32,7 @@ from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Shape, Turn
 from agent.tools import NONE_BELOW, Desk, Foreground, Refuses, toolset
-from background import checkpoints, delivery, expenses, jobs, masked, queue, tasks, terminal
+from background import checkpoints, delivery, expenses, job_rows, masked, queue, tasks, terminal
 from background.about import about
 from background.ceilings import can_keep, strictest
 from background.database import Database, Tx
@@ -517,8 +517,8 @@ def _ended_early(reason: str, detail: str, progress: Progress) -> str:
 
 def _plain_note(tx: Tx, task_id: str) -> list[str]:
     """What a user reads when the model had nothing to say of what the turn told or sent out; nothing, if it did neither."""
-    told = [jobs.by_id(tx, job_id) for job_id in delivery.attached_to(tx, task_id)]
-    sent = jobs.of_batch(tx, task_id)
+    told = [job_rows.by_id(tx, job_id) for job_id in delivery.attached_to(tx, task_id)]
+    sent = job_rows.of_batch(tx, task_id)
     lines = [f"- {job.description}: {job.status} ({job.id})" for job in told or sent]
     if told:
         return ["\n".join(["These have ended; their reports can be opened:", "", *lines])]

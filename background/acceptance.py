@@ -6,7 +6,19 @@ It is one transaction, or nothing; it never runs anything. A message id is taken
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import ceilings, checkpoints, jobs, journal, messages, questions, queue, sessions, steering, tasks
+from background import (
+    ceilings,
+    checkpoints,
+    job_rows,
+    jobs,
+    journal,
+    messages,
+    questions,
+    queue,
+    sessions,
+    steering,
+    tasks,
+)
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.questions import Answer, Asked
@@ -164,7 +176,9 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     background = message.origin == "background"
     kind = "background" if background else "chat"
     user = message.origin == "user"
-    if message.origin == "background-resume" and not jobs.sent_from(tx, session and session.uid, message.cause or ""):
+    if message.origin == "background-resume" and not job_rows.sent_from(
+        tx, session and session.uid, message.cause or ""
+    ):
         raise Fault("conflict", "What this would tell of is gone.")  # it was erased after the post had been made
     if session is None:
         session = sessions.make(tx, message.owner, message.session_id, kind, message.text if user else "")

@@ -6,7 +6,7 @@ twice. An entry has no word of what was said, and stays with its session when re
 
 from dataclasses import dataclass
 
-from background import jobs, questions, sessions, tasks
+from background import job_rows, jobs, questions, sessions, tasks
 from background.database import Row, Tx
 from background.tasks import Task
 from background.usage import SUMS, Usage
@@ -30,7 +30,7 @@ def charge(tx: Tx, task: Task, usage: Usage, cause: str | None = None) -> None:
 
     `cause` is told by the turn itself, unless it was spent for something else.
     """
-    job = jobs.known(tx, task.cause or "") if task.origin == "background" else None
+    job = job_rows.known(tx, task.cause or "") if task.origin == "background" else None
     chat = task.session if task.origin != "background" else job and job.session
     if chat is None or not sessions.stands(tx, chat):
         return
@@ -55,7 +55,7 @@ def charge(tx: Tx, task: Task, usage: Usage, cause: str | None = None) -> None:
     )
 
 
-def _cause(task: Task, job: jobs.Job | None) -> str:
+def _cause(task: Task, job: job_rows.Job | None) -> str:
     if job:
         return "job" if job.attempts == 1 else "retry"
     return "briefing" if task.origin == "background-resume" else "turn"

@@ -5,10 +5,10 @@ It reads; what is changed is changed by `delivery.py`, by the rules of every del
 
 from dataclasses import dataclass
 
-from background import delivery, jobs
+from background import delivery, job_rows
 from background.database import Row, Tx
 from background.errors import Fault
-from background.jobs import Job
+from background.job_rows import Job
 
 STATES = ("pending", "attached", "delivered", "undeliverable", "discarded")
 
@@ -63,7 +63,7 @@ def page(
 
 def get(tx: Tx, owner: str, job_id: str) -> Entry:
     """The entry of the owner's job. Raises `not_found` for no such job, and `conflict` for one that has not ended."""
-    job = jobs.get(tx, owner, job_id)
+    job = job_rows.get(tx, owner, job_id)
     row = tx.one(f"{_SELECT} and j.id = :id", owner=owner, id=job_id)
     if row is None:
         raise Fault("conflict", f"The job is {job.status}; there is nothing to tell yet.", status=job.status)
@@ -80,7 +80,7 @@ def _entry(tx: Tx, row: Row) -> Entry:
 
 def replay(tx: Tx, owner: str, job_id: str) -> Entry:
     """Tell once more what no turn could. Raises like `get`, and `conflict` for what was told or waits to be."""
-    job, entry = jobs.get(tx, owner, job_id), get(tx, owner, job_id)
+    job, entry = job_rows.get(tx, owner, job_id), get(tx, owner, job_id)
     if not delivery.replay(tx, job_id, entry.attempt, job.batch_id):
         raise _conflict(job, entry)
     return get(tx, owner, job_id)
@@ -88,7 +88,7 @@ def replay(tx: Tx, owner: str, job_id: str) -> Entry:
 
 def discard(tx: Tx, owner: str, job_id: str, by: str) -> Entry:
     """Give up telling of a job's end. Raises like `replay`."""
-    job, entry = jobs.get(tx, owner, job_id), get(tx, owner, job_id)
+    job, entry = job_rows.get(tx, owner, job_id), get(tx, owner, job_id)
     if not delivery.discard(tx, job_id, entry.attempt, by):
         raise _conflict(job, entry)
     return get(tx, owner, job_id)

@@ -18,6 +18,7 @@ from background import (
     events,
     expenses,
     gists,
+    job_rows,
     jobs,
     journal,
     masked,
@@ -56,7 +57,7 @@ def erase_session(tx: Tx, session: Session) -> None:
     """Erase a session with all that it owns: turns, jobs, what those worked in, logs, results."""
     uids, job_ids = [session.uid], list[str]()
     for uid in uids:  # grows by the sessions of the jobs, and of their jobs
-        sent = jobs.ids_of_sessions(tx, json.dumps([uid]))
+        sent = job_rows.ids_of_sessions(tx, json.dumps([uid]))
         job_ids += sent
         uids += sessions.of_job(tx, session.owner, sent)
     _erase(tx, session.owner, tasks.ids_of_sessions(tx, json.dumps(uids)), job_ids, uids, indexed=False)
@@ -85,7 +86,7 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
     `forget` takes the report out of a text that a turn was given. A turn that is at work has it in its memory, and begins
     anew from what is stored.
     """
-    job = jobs.get(tx, owner, job_id)
+    job = job_rows.get(tx, owner, job_id)
     if not job.ended:
         raise Fault("conflict", f"The job is {job.status}; only an ended job has a report.", status=job.status)
     own = sessions.of_job(tx, owner, [job_id])
@@ -119,8 +120,8 @@ def purge(tx: Tx, ages: Ages) -> int:
     """
     cutoff = _cutoff(tx, ages.days)
     own = dict(ages.of_profile or {})
-    job_ids = jobs.ended_before(tx, cutoff, _cutoff(tx, 2 * ages.days), AT_ONCE)
-    for owner, mine in jobs.by_owner(tx, job_ids).items():
+    job_ids = job_rows.ended_before(tx, cutoff, _cutoff(tx, 2 * ages.days), AT_ONCE)
+    for owner, mine in job_rows.by_owner(tx, job_ids).items():
         uids = sessions.of_job(tx, owner, mine)
         _erase(tx, owner, tasks.ids_of_sessions(tx, json.dumps(uids)), mine, uids, indexed=False)
     turns = tasks.ended_before(tx, cutoff, AT_ONCE, profile=None, others=own)

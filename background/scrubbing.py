@@ -8,9 +8,22 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from background import ceilings, gists, jobs, journal, masked, messages, questions, queue, results, sessions, tasks
+from background import (
+    ceilings,
+    gists,
+    job_rows,
+    jobs,
+    journal,
+    masked,
+    messages,
+    questions,
+    queue,
+    results,
+    sessions,
+    tasks,
+)
 from background.database import Tx
-from background.jobs import Job
+from background.job_rows import Job
 from background.sealing import rewrite
 from background.tasks import Task
 
@@ -59,9 +72,9 @@ def lower(tx: Tx, task: Task, level: str) -> None:
     if opening:
         sessions.retitle(tx, task.session, opening, ceilings.keep(level, opening, tx.redact))
     if task.origin == "background":
-        job = jobs.by_id(tx, task.cause or "")
+        job = job_rows.by_id(tx, task.cause or "")
         _rewrite_cards(tx, job, keep)
-        if not jobs.sent_by_a_turn(tx, job.id):  # nobody else has a say in what its sender said
+        if not job_rows.sent_by_a_turn(tx, job.id):  # nobody else has a say in what its sender said
             lower_errand(tx, job, level)
         if task.state in journal.ENDS or job.attempts > 1:  # before an end nothing is in the index
             queue.enqueue(tx, "tighten", f"tighten:{job.id}:{task.id}:{level}", params={"job": job.id})

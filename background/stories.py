@@ -11,7 +11,7 @@ from typing import Any
 
 from background import ceilings, sessions, steps
 from background.database import Row, Tx
-from background.jobs import Job
+from background.job_rows import Job
 
 # What an ended run of a kind is called, and where more of them can come in one moment, which comes first.
 DONE = {

@@ -13,6 +13,7 @@ from background import (
     ceilings,
     checkpoints,
     delivery,
+    job_rows,
     jobs,
     journal,
     messages,
@@ -24,7 +25,8 @@ from background import (
 )
 from background.database import Tx
 from background.errors import Fault, Unread
-from background.jobs import Job, JobEnd
+from background.job_rows import Job
+from background.jobs import JobEnd
 from background.questions import Question
 from background.queue import Run
 from background.states import MOVE_TO, TASK_ENDS
@@ -106,7 +108,7 @@ def cancel_job(tx: Tx, job: Job, by: str) -> Job:
     else:
         queue.cancel_key(tx, f"dispatch:{job.id}:{job.attempts}")
         jobs.end(tx, job.id, None, JobEnd("canceled", canceled_by=by))
-    return jobs.by_id(tx, job.id)
+    return job_rows.by_id(tx, job.id)
 
 
 def fail_undispatched(tx: Tx, job_id: str, reason: str, detail: str) -> bool:
@@ -143,7 +145,7 @@ def park(tx: Tx, run: Run, question: Question, *, deadline: int | None = None) -
     if task.origin == "background":
         jobs.parked(tx, task.id)
     else:
-        shown = questions.shown(asked, jobs.QUESTION_CHARS)
+        shown = questions.shown(asked, job_rows.QUESTION_CHARS)
         tasks.emit_turn(tx, task, "turn.finished", state=task.state, reason=None, question=shown)
     return True
 
@@ -181,7 +183,7 @@ def tighten(tx: Tx, task_id: str, level: str) -> None:
         scrubbing.lower(tx, task, now)
     for folded in tasks.steered_into(tx, task_id):
         tighten(tx, folded, now)
-    for job in jobs.sent_by(tx, task.owner, task_id):
+    for job in job_rows.sent_by(tx, task.owner, task_id):
         tighten_errand(tx, job, now)
         for attempt in tasks.attempts_at(tx, job.id):
             tighten(tx, attempt, now)
@@ -258,7 +260,7 @@ def _end_job(tx: Tx, task: Task, outcome: Outcome, hangs: Hangs) -> None:
     )
     jobs.end(tx, task.cause or "", task.id, how)
     if outcome.state == "canceled":
-        for child in jobs.children(tx, task.cause or ""):
+        for child in job_rows.children(tx, task.cause or ""):
             cancel_job(tx, child, outcome.canceled_by or "user")
     _end_telling(tx, task, outcome, hangs)
     if hangs.sent:  # what it has not taken up comes back to the chat

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from statistics import median
 
-from background import acceptance, delivery, jobs, journal, queue, sessions
+from background import acceptance, delivery, job_rows, journal, queue, sessions
 from background.acceptance import Incoming
 from background.database import Database, Tx
 from benchmarks.bench import Bench
@@ -59,8 +59,10 @@ async def _measure(bench: Bench, count: int) -> dict[str, float]:
             "accept a message": await step(lambda n: db.write(acceptance.accept, _message(n, f"new{n}"))),
             "claim a run": await step(lambda n: db.write(queue.claim, "bench", "turn", 1)),
             "read a task": await step(lambda n: db.read(journal.view, "local", f"t{n}")),
-            "list a page of jobs": await step(lambda n: db.read(jobs.page, "local", limit=50)),
-            "list a session's jobs": await step(lambda n: db.read(jobs.page, "local", limit=50, session=f"s{n % 20}")),
+            "list a page of jobs": await step(lambda n: db.read(job_rows.page, "local", limit=50)),
+            "list a session's jobs": await step(
+                lambda n: db.read(job_rows.page, "local", limit=50, session=f"s{n % 20}")
+            ),
             "look for what a turn may tell": await step(lambda n: db.read(_drain, f"u{n % 20}")),
         }
     finally:

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from background import jobs, journal, sessions
+from background import job_rows, journal, sessions
 from background.database import Database
 from benchmarks.filling import TEXT, fill
 from tests.background.story import log_of
@@ -18,7 +18,7 @@ def test_a_filled_registry_holds_together_and_every_text_of_it_can_be_read(tmp_p
         await (await Database(path).open()).close()
         fill(path, 60)
         db = await Database(path).open()
-        page = await db.read(jobs.page, "local", limit=100)
+        page = await db.read(job_rows.page, "local", limit=100)
         assert len(page) == 60
         assert {(job.status, job.delivery, job.prompt) for job in page} == {("completed", "delivered", TEXT)}
         view = await db.read(journal.view, "local", "t59")

@@ -6,7 +6,7 @@ is changed, not even what is the caller's own, so that what was meant for a shar
 is refused is answered as what is not there.
 """
 
-from background import batches, jobs, tasks
+from background import batches, job_rows, tasks
 from background.database import Tx
 from background.errors import not_found
 from web.caller import Caller
@@ -49,7 +49,7 @@ def on_job(tx: Tx, caller: Caller, job_id: str) -> str:
     share = caller.share
     if share is None:
         return caller.owner
-    job = jobs.find(tx, share.owner, job_id)
+    job = job_rows.find(tx, share.owner, job_id)
     inside = job is not None and job.session == share.uid
     return in_session(caller, share.session if inside else None)
 

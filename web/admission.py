@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
-from background import jobs, sessions, steering, tasks
+from background import job_rows, sessions, steering, tasks
 from background.acceptance import Incoming
 from background.ceilings import strictest
 from background.database import Database, Tx
@@ -91,7 +91,7 @@ def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
 
     Else a narrow profile's work would be done, and told, with the tools and the level of a wider one.
     """
-    job = jobs.find(tx, message.owner, message.cause or "")
+    job = job_rows.find(tx, message.owner, message.cause or "")
     turn = tasks.find(tx, message.owner, job.batch_id if job else message.cause or "")
     offer = offers.get(turn.profile) if turn else None
     if offer is None or not offer.by_model or offer.broken:

@@ -13,10 +13,11 @@ from starlette.routing import BaseRoute, Route
 from agent import spawning
 from agent.profiles import CHAT
 from agent.spawning import MAX_BATCH, spec_of
-from background import batches, jobs, questions, results, sessions, terminal
+from background import batches, job_rows, jobs, questions, results, sessions, terminal
 from background.database import Tx
 from background.errors import Fault
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from background.results import Result
 from background.text import clean, clip
 from background.times import rfc3339
@@ -42,11 +43,11 @@ async def list_jobs(call: Call) -> Json:
     limit = number(call.query, "limit", 50, 1, 200)
     session = call.query.get("session")
     found = await call.db.read(
-        jobs.page,
+        job_rows.page,
         call.owner_in(session),
         limit=limit + 1,
         session=session,
-        status=choice(call.query, "status", jobs.STATUSES),
+        status=choice(call.query, "status", job_rows.STATUSES),
         batch=call.query.get("batch"),
         dismissed=flag(call.query, "dismissed"),
         before=decode_cursor(call.query, int, str),
@@ -116,7 +117,7 @@ async def get_job(call: Call) -> Json:
 
 
 def _with_report(tx: Tx, caller: Caller, job_id: str) -> tuple[Job, Result | None]:
-    job = jobs.get(tx, acting.on_job(tx, caller, job_id), job_id)
+    job = job_rows.get(tx, acting.on_job(tx, caller, job_id), job_id)
     return job, results.read(tx, job.task_id)
 
 
@@ -137,7 +138,7 @@ async def get_report(call: Call) -> Response:
 
 
 async def cancel_job(call: Call) -> Json:
-    job = await call.db.write(lambda tx: terminal.cancel_job(tx, jobs.get(tx, call.owner, call.id), "user"))
+    job = await call.db.write(lambda tx: terminal.cancel_job(tx, job_rows.get(tx, call.owner, call.id), "user"))
     return job_json(job)
 
 
@@ -161,7 +162,7 @@ def _batch(tx: Tx, caller: Caller, batch_id: str) -> Json:
         "session": batch["session_id"],
         "closed": batch["closed_at"] is not None,
         "counts": batches.counts(tx, batch_id),
-        "jobs": [job_json(job) for job in jobs.of_batch(tx, batch_id)],
+        "jobs": [job_json(job) for job in job_rows.of_batch(tx, batch_id)],
         "joins": [{**join, "at": rfc3339(join["at"])} for join in joins],
     }
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from agent.lifecycle import forgetting
-from background import jobs, retention, sessions, snapshots, tasks, terminal
+from background import job_rows, retention, sessions, snapshots, tasks, terminal
 from background.database import Tx
 from background.errors import Fault, not_found
 from background.snapshot_shape import recognized
@@ -54,7 +54,7 @@ async def erase_report(call: Call) -> Response:
 
 def _erase_report(tx: Tx, owner: str, job_id: str) -> Json:
     retention.erase_report(tx, owner, job_id, forgetting(job_id))
-    return {**job_json(jobs.get(tx, owner, job_id)), "report": None}
+    return {**job_json(job_rows.get(tx, owner, job_id)), "report": None}
 
 
 async def export_session(call: Call) -> Response:

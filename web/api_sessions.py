@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from background import acceptance, expenses, jobs, messages, questions, results, sessions, steering, tasks, terminal
+from background import acceptance, expenses, job_rows, messages, questions, results, sessions, steering, tasks, terminal
 from background.acceptance import Incoming
 from background.database import Tx
 from background.errors import Fault, not_found
@@ -88,7 +88,7 @@ def _titled(tx: Tx, listed: Listed) -> Listed:
     """Where its user has not spoken yet a session is called as its first job is."""
     if listed.title:
         return listed
-    return replace(listed, title=clip(jobs.first_of(tx, listed.session.uid), sessions.TITLE_CHARS))
+    return replace(listed, title=clip(job_rows.first_of(tx, listed.session.uid), sessions.TITLE_CHARS))
 
 
 async def list_messages(call: Call) -> Json:
@@ -238,7 +238,7 @@ def _context_of(tx: Tx, owner: str, given: str, task_id: str) -> str:
     session, task = sessions.get(tx, owner, given), tasks.find(tx, owner, task_id)
     if task is None:
         raise not_found("task")
-    job = jobs.find(tx, owner, task.cause or "") if task.origin == "background" else None
+    job = job_rows.find(tx, owner, task.cause or "") if task.origin == "background" else None
     if session.uid not in (task.session, job and job.session):
         raise not_found("task")
     return task.session_id
@@ -249,7 +249,7 @@ async def stop_jobs(call: Call) -> Json:
 
 
 def _stop_jobs(tx: Tx, owner: str, given: str) -> list[str]:
-    running = jobs.of_session(tx, sessions.get(tx, owner, given).uid, running=True)
+    running = job_rows.of_session(tx, sessions.get(tx, owner, given).uid, running=True)
     return [terminal.cancel_job(tx, job, "user").id for job in running]
 
 

@@ -5,7 +5,7 @@ For its owner, and not with a share: it names turns and tasks beside the one tha
 
 from starlette.routing import BaseRoute, Route
 
-from background import expenses, jobs, stories
+from background import expenses, job_rows, stories
 from background.database import Tx
 from background.expenses import Entry
 from background.stories import Line, Story
@@ -26,7 +26,7 @@ async def get_story(call: Call) -> Json:
 
 
 def _story(tx: Tx, owner: str, job_id: str) -> tuple[Story, list[Entry]]:
-    return stories.of_job(tx, jobs.get(tx, owner, job_id)), expenses.of_job(tx, job_id)
+    return stories.of_job(tx, job_rows.get(tx, owner, job_id)), expenses.of_job(tx, job_id)
 
 
 def _line(line: Line) -> Json:

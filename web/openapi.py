@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agent.spawning import MAX_BATCH, MAX_DESCRIPTION, MAX_PROMPT
-from background import jobs, ledger
+from background import job_rows, ledger
 from knowledge.backend import MAX_QUERY
 from web import documents
 from web.api import MAX_KEY
@@ -93,7 +93,7 @@ DOCUMENT = _object(("name", "text"), name=_text(documents.MAX_NAME, 1), text=_te
 # fmt: off
 TABLE = (
     Row("GET", "/api/background", "jobs, newest first", PAGE | HTML | {
-        "session": _text(), "status": _one_of(*jobs.STATUSES), "batch": _text(), "dismissed": FLAG,
+        "session": _text(), "status": _one_of(*job_rows.STATUSES), "batch": _text(), "dismissed": FLAG,
     }),
     Row("POST", "/api/background", "sends out a job, or a batch of them", body={"oneOf": [ONE_JOB, MANY_JOBS]}, status=202),
     Row("GET", "/api/background/{id}", "a job, with its report"),

@@ -14,10 +14,10 @@ import httpx
 from starlette.types import ASGIApp
 
 from agent import tracing
-from background import acceptance, batches, delivery, jobs, messages, queue, sessions, tallies, terminal
+from background import acceptance, batches, delivery, job_rows, messages, queue, sessions, tallies, terminal
 from background.database import Database, Tx
 from background.errors import TryAgain
-from background.jobs import Job
+from background.job_rows import Job
 from background.queue import Run
 from background.sessions import Session
 from background.worker import backoff
@@ -51,7 +51,7 @@ class Posts:
 
     async def dispatch(self, run: Run) -> None:
         """Post the job's prompt into its own background session."""
-        job = await self.db.read(jobs.known, run.params["job"])
+        job = await self.db.read(job_rows.known, run.params["job"])
         attempt = run.params["attempt"]
         if job is None or job.ended or job.attempts != attempt:
             await self.db.write(queue.finish, run)
@@ -177,7 +177,7 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
 def _members(tx: Tx, run: Run) -> list[Job]:
     """The jobs that a nudge tells of, without those that were erased since."""
     ids = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
-    return [job for job in (jobs.known(tx, job_id) for job_id in ids) if job is not None]
+    return [job for job in (job_rows.known(tx, job_id) for job_id in ids) if job is not None]
 
 
 def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, max_unattended: int) -> str | None:
@@ -199,7 +199,7 @@ def _text(tx: Tx, told: list[Job], batch_id: str | None) -> str:
     A batch is counted whole; where some of it was told before, it says of how many there is no report beside it.
     """
     counts = batches.counts(tx, batch_id) if batch_id else {}
-    members = jobs.of_batch(tx, batch_id) if batch_id else []
+    members = job_rows.of_batch(tx, batch_id) if batch_id else []
     out = counts.pop("out", 0)
     ended = ", ".join(f"{status} {n}" for status, n in counts.items()) or "; ".join(
         f"{job.description}: {job.status}" for job in told

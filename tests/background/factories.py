@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from background import acceptance, batches, delivery, jobs, queue, sessions, tasks, terminal
+from background import acceptance, batches, delivery, job_rows, jobs, queue, sessions, tasks, terminal
 from background.acceptance import Incoming
 from background.database import Database, Tx
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from background.queue import Run
 from background.sessions import Session
 from background.tasks import Task
@@ -210,7 +211,7 @@ async def dispatched(db: Database, job: Job) -> Task:
 async def at_work(db: Database, job: Job, worker: str = WORKER) -> Out:
     """The job's turn has begun."""
     turn = await begun(db, await dispatched(db, job), worker)
-    return Out(await db.read(jobs.by_id, job.id), turn)
+    return Out(await db.read(job_rows.by_id, job.id), turn)
 
 
 async def reported(db: Database, job: Job) -> Job:
@@ -220,7 +221,7 @@ async def reported(db: Database, job: Job) -> Job:
         run = take(tx, "key", f"report:{job.id}:{job.attempts}")
         queue.finish(tx, run)
         jobs.report_done(tx, job.id, job.attempts)
-        return jobs.by_id(tx, job.id)
+        return job_rows.by_id(tx, job.id)
 
     return await db.write(report)
 
@@ -312,7 +313,7 @@ async def nudged(db: Database, key: str) -> Task:
     def post(tx: Tx) -> Task:
         run = take(tx, "key", key)
         told = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
-        session = sessions.by_uid(tx, jobs.by_id(tx, told[0]).session)
+        session = sessions.by_uid(tx, job_rows.by_id(tx, told[0]).session)
         task = _submit(
             tx,
             message(
@@ -349,4 +350,4 @@ async def briefing(db: Database, key: str) -> tuple[Turn, list[str]]:
 
 async def fresh(db: Database, job: Job) -> Job:
     """The job as it is now."""
-    return await db.read(jobs.by_id, job.id)
+    return await db.read(job_rows.by_id, job.id)

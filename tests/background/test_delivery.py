@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from background import delivery, jobs, queue, terminal
+from background import delivery, job_rows, jobs, queue, terminal
 from background.database import Database, Tx
 from background.limits import MINUTE
 from background.queue import Run
@@ -26,11 +26,11 @@ from tests.support.clock import Clock
 TURNS_THAT_FAIL = delivery.GIVE_UP_AFTER
 
 
-async def state(db: Database, job: jobs.Job) -> str:
+async def state(db: Database, job: job_rows.Job) -> str:
     return (await fresh(db, job)).delivery
 
 
-async def failed_over(db: Database, job: jobs.Job, times: int) -> None:
+async def failed_over(db: Database, job: job_rows.Job, times: int) -> None:
     """So many turns have taken the job up and failed."""
     for _ in range(times):
         turn = await running(db)

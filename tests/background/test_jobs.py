@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from background import batches, delivery, events, jobs, queue, sessions, tasks, terminal
+from background import batches, delivery, events, job_rows, jobs, queue, sessions, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
 from tests.background.factories import (
@@ -139,12 +139,12 @@ async def test_another_s_job_does_not_exist(db: Database) -> None:
     job = await ended_job(db)
     told = set()
     for owner, wanted in (("bob", job.id), (OWNER, "bg-000000000000")):
-        for look in (jobs.get, jobs.retry, jobs.dismiss):
+        for look in (job_rows.get, jobs.retry, jobs.dismiss):
             with pytest.raises(Fault) as caught:
                 await db.write(look, owner, wanted)
             told.add((caught.value.kind, caught.value.message))
     assert told == {("not_found", "There is no such job.")}
-    assert await db.read(jobs.page, "bob", limit=10) == []
+    assert await db.read(job_rows.page, "bob", limit=10) == []
 
 
 @story
@@ -157,7 +157,7 @@ async def test_a_page_is_narrowed_by_session_status_batch_and_dismissal(db: Data
     await db.write(jobs.dismiss, OWNER, b.id)
 
     async def found(**narrow: Any) -> str:
-        return "".join(sorted(job.description for job in await db.read(jobs.page, OWNER, limit=10, **narrow)))
+        return "".join(sorted(job.description for job in await db.read(job_rows.page, OWNER, limit=10, **narrow)))
 
     assert await found() == "ac"
     assert await found(dismissed=None) == "abc"
@@ -176,7 +176,7 @@ async def test_pages_follow_each_other_without_a_gap_or_a_double(db: Database, c
     sent = [job.id for number in range(7) for job in await sent_by_api(db, f"{number}.1", f"{number}.2")]
     seen: list[str] = []
     before = None
-    while page := await db.read(jobs.page, OWNER, limit=3, before=before):
+    while page := await db.read(job_rows.page, OWNER, limit=3, before=before):
         seen += [job.id for job in page]
         before = (page[-1].created_at, page[-1].id)
         clock.advance(1)
@@ -190,8 +190,8 @@ async def test_a_session_s_jobs_are_known_all_and_those_that_are_out(db: Databas
     clock.advance(1)
     (out,) = await sent_by_api(db)
     session = await db.read(sessions.get, OWNER, "s")
-    assert [job.id for job in await db.read(jobs.of_session, session.uid, running=False)] == [done.id, out.id]
-    assert [job.id for job in await db.read(jobs.of_session, session.uid, running=True)] == [out.id]
+    assert [job.id for job in await db.read(job_rows.of_session, session.uid, running=False)] == [done.id, out.id]
+    assert [job.id for job in await db.read(job_rows.of_session, session.uid, running=True)] == [out.id]
 
 
 @story
@@ -202,9 +202,9 @@ async def test_reading_changes_nothing(db: Database) -> None:
 
     def changes_made(tx: Tx) -> int:
         before = tx.value("select total_changes()")
-        jobs.page(tx, OWNER, limit=50)
-        jobs.get(tx, OWNER, job.id)
-        jobs.of_batch(tx, job.batch_id)
+        job_rows.page(tx, OWNER, limit=50)
+        job_rows.get(tx, OWNER, job.id)
+        job_rows.of_batch(tx, job.batch_id)
         batches.get(tx, OWNER, job.batch_id)
         delivery.undelivered(tx)
         delivery.waiting(tx, job.session, fired_only=False)

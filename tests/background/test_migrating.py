@@ -20,7 +20,7 @@ from background import (
     database,
     delivery,
     events,
-    jobs,
+    job_rows,
     journal,
     messages,
     migrating,
@@ -182,7 +182,7 @@ def test_what_was_seen_is_seen_and_what_was_not_told_yet_is_told_once(upgraded: 
 
 def test_jobs_are_what_they_were_and_their_ends_wait_to_be_told(upgraded: Upgraded) -> None:
     async def story(db: Database) -> None:
-        done, bad, out = [await db.read(jobs.get, OWNER, name) for name in ("bg-done", "bg-bad", "bg-out")]
+        done, bad, out = [await db.read(job_rows.get, OWNER, name) for name in ("bg-done", "bg-bad", "bg-out")]
         assert (done.status, done.description, done.prompt) == ("completed", f"{SAID} to do", f"{SAID} in detail")
         assert (done.excerpt, done.report_chars, done.tools) == (f"{SAID} rep", 20, ("memory_recall",))
         assert (done.delivery, done.delivery_error, done.indexed) == ("pending", f"{SAID} waits", True)

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from background import acceptance, events, jobs, journal, messages, questions, queue, results, tasks, terminal, worker
+from background import (
+    acceptance,
+    events,
+    job_rows,
+    journal,
+    messages,
+    questions,
+    queue,
+    results,
+    tasks,
+    terminal,
+    worker,
+)
 from background.acceptance import Accepted
 from background.database import Database, Tx
 from background.errors import Fault
@@ -129,7 +141,7 @@ async def test_a_parked_job_shows_its_question_and_goes_on_when_that_is_answered
     assert (job.status, job.completed_at, job.ended) == ("input_required", None, False)
     assert job.question is not None
     assert (job.question.text, job.question.detail) == (question("approval").text, "rm -rf build")
-    assert [one.id for one in await db.read(jobs.page, OWNER, limit=9, status="input_required")] == [job.id]
+    assert [one.id for one in await db.read(job_rows.page, OWNER, limit=9, status="input_required")] == [job.id]
     await answered(db, turn, "deny", session_id=turn.task.session_id)
     job = await fresh(db, job)
     assert (job.status, job.question) == ("running", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from background import delivery, jobs, queue, tasks, terminal
+from background import delivery, job_rows, jobs, queue, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
 from background.states import TASK_ENDS
@@ -55,7 +55,7 @@ async def first(chance: random.Random, *attempts: Attempt) -> list[int]:
 
 def cancel_job(tx: Tx, job_id: str) -> bool:
     """As the door does it: the job is looked up in the same transaction. Whether it was this that ended it."""
-    job = jobs.get(tx, OWNER, job_id)
+    job = job_rows.get(tx, OWNER, job_id)
     return terminal.cancel_job(tx, job, "user").status == "canceled"
 
 

@@ -9,6 +9,7 @@ import pytest
 from agent.tightening import AT_ONCE, bring_down
 from background import (
     checkpoints,
+    job_rows,
     jobs,
     masked,
     messages,
@@ -72,10 +73,10 @@ async def texts(db: Database) -> str:
     return await db.read(opened)
 
 
-async def sends_out(db: Database, turn: Turn, prompt: str = SAID) -> jobs.Job:
+async def sends_out(db: Database, turn: Turn, prompt: str = SAID) -> job_rows.Job:
     """A step of the turn sends a job out."""
 
-    def spawn(tx: Tx) -> jobs.Job:
+    def spawn(tx: Tx) -> job_rows.Job:
         session = sessions.by_uid(tx, turn.task.session)
         keyed = [(f"step:{turn.task.id}:1:call:0", Spec(prompt, prompt, "general", ()))]
         (job,) = jobs.spawn(tx, session, turn.task.id, keyed, closed=False, level=turn.task.ceiling)
@@ -193,7 +194,7 @@ async def test_the_jobs_that_a_turn_sent_out_sink_with_it(db: Database, level: s
     job = await sends_out(db, turn)
     out = await at_work(db, job)
     await lowered(db, turn.task, level)
-    job, task = await db.read(jobs.by_id, job.id), await db.read(tasks.by_id, out.turn.task.id)
+    job, task = await db.read(job_rows.by_id, job.id), await db.read(tasks.by_id, out.turn.task.id)
     assert task.ceiling == level
     assert (job.status, job.prompt) == (("running", "write to ***") if level == "redacted" else ("failed", ""))
     assert SECRET not in await texts(db)
@@ -204,7 +205,7 @@ async def test_a_job_that_was_not_dispatched_yet_fails_and_is_not_dispatched_any
     turn = await running(db)
     job = await sends_out(db, turn)
     await lowered(db, turn.task, "none")
-    job = await db.read(jobs.by_id, job.id)
+    job = await db.read(job_rows.by_id, job.id)
     assert (job.status, job.reason, job.description) == ("failed", "RESULT_NOT_KEPT", "")
     assert await rows(db, "select 1 from runs where kind = 'dispatch' and ended_at is null") == []
     assert SECRET not in await texts(db)
@@ -216,7 +217,7 @@ async def test_a_programs_job_keeps_of_its_prompt_what_its_task_may(db: Database
     (job,) = await sent_by_api(db, SAID)
     job = await brought_to_end(db, job, text=SAID)
     await db.write(terminal.tighten, job.task_id or "", level)
-    job = await db.read(jobs.by_id, job.id)
+    job = await db.read(job_rows.by_id, job.id)
     assert job.description == KEPT.get(level, "") and job.excerpt == KEPT.get(level, "")
     assert SECRET not in await texts(db)
     assert await rows(db, "select 1 from runs where kind = 'tighten'") == [{"1": 1}]
@@ -231,7 +232,7 @@ async def test_f046_a_start_brings_down_ended_tasks_and_what_is_not_begun_yet(db
     (job,) = await sent_by_api(db, SAID, session=await chat(db, "programs"))
     await bring_down(db, {"chat": level, None: "none"})
     assert (SECRET in await texts(db)) == (level == "full")
-    status = (await db.read(jobs.by_id, job.id)).status
+    status = (await db.read(job_rows.by_id, job.id)).status
     assert status == ("queued" if level in KEPT else "failed")
 
 
@@ -287,7 +288,7 @@ async def test_an_excerpt_is_cut_out_of_what_was_masked(db: Database) -> None:
     text = f"{'x' * 20} {SECRET} and more"
     short = replace(outcome(text=text), excerpt=text[:25], shorten=lambda whole: whole[:25])
     assert await db.write(terminal.settle, turn.run, short)
-    assert (await db.read(jobs.by_id, job.id)).excerpt == f"{'x' * 20} *** "
+    assert (await db.read(job_rows.by_id, job.id)).excerpt == f"{'x' * 20} *** "
 
 
 @story

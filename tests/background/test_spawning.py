@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from background import batches, jobs, queue
+from background import batches, job_rows, jobs, queue
 from background.database import Database
 from background.errors import Fault
-from background.jobs import Job, Spec
+from background.job_rows import Job
+from background.jobs import Spec
 from tests.background.factories import (
     OWNER,
     at_work,
@@ -67,8 +68,8 @@ async def test_jobs_of_one_call_stand_start_and_are_listed_in_the_order_in_which
     asked = [f"look {number}" for number in range(10)]
     sent = await spawn(db, *((f"key {text}", spec(text)) for text in asked))
     assert [job.description for job in sent] == asked
-    assert [job.description for job in await db.read(jobs.of_batch, "b")] == asked
-    assert [job.description for job in await db.read(jobs.page, OWNER, limit=50)] == asked[::-1]
+    assert [job.description for job in await db.read(job_rows.of_batch, "b")] == asked
+    assert [job.description for job in await db.read(job_rows.page, OWNER, limit=50)] == asked[::-1]
     for job in sent:
         (run,) = await db.write(queue.claim, "w", "dispatch", 50)
         assert run.params["job"] == job.id

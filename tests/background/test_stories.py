@@ -2,9 +2,9 @@
 
 import re
 
-from background import jobs, queue, retention, sessions, stories
+from background import job_rows, queue, retention, sessions, stories
 from background.database import Database, Tx
-from background.jobs import Job
+from background.job_rows import Job
 from background.queue import FAILURES_KEPT
 from background.stories import Line
 from tests.background.factories import OWNER, SESSION, claimed, ended_job, running, settled, taken_up
@@ -14,7 +14,7 @@ A_WALK = re.compile(r"(?:SCAN|SEARCH) (\w+)$")  # by no index, and by no key
 
 
 def told(tx: Tx, job: Job) -> stories.Story:
-    return stories.of_job(tx, jobs.by_id(tx, job.id))
+    return stories.of_job(tx, job_rows.by_id(tx, job.id))
 
 
 async def told_of(db: Database) -> Job:

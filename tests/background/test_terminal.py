@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from background import batches, events, jobs, journal, queue, results, tasks, terminal
+from background import batches, events, job_rows, journal, queue, results, tasks, terminal
 from background.database import Database
 from background.errors import Fault
 from background.states import TASK_ENDS
@@ -322,4 +322,4 @@ async def test_a_job_that_was_never_posted_has_no_result(db: Database) -> None:
     (job,) = await sent_by_api(db)
     job = await db.write(terminal.cancel_job, job, "user")
     assert await db.read(results.read, job.task_id) is None
-    assert isinstance(job, jobs.Job)
+    assert isinstance(job, job_rows.Job)

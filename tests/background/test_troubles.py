@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from background import jobs, queue, terminal
+from background import job_rows, queue, terminal
 from background.database import Database, Tx
 from tests.background.factories import ended_job, nudged, nudges, outcome, running
 from tests.background.story import comes_true, story, until, value
@@ -69,5 +69,5 @@ async def test_s12_a_nudge_that_fails_before_it_took_up_anything_is_posted_again
 
     assert await db.write(fail)
     assert await nudges(db) == [f"nudge:again:{nudge.id}"]
-    waits = await db.read(jobs.by_id, job.id)
+    waits = await db.read(job_rows.by_id, job.id)
     assert (waits.delivery, waits.delivery_tries) == ("pending", 1) and waits.delivery_error

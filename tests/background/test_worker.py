@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from background import jobs, queue, tasks, terminal, worker
+from background import job_rows, queue, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import LeaseLost, TryAgain
 from background.limits import MINUTE, SECOND
@@ -170,7 +170,7 @@ async def test_a_turn_that_breaks_every_time_fails_as_exhausted(db: Database, cl
     assert "3 times" in row["detail"]
     assert tries == [1, 2, 3]
     if task.cause:
-        job = await db.read(jobs.by_id, task.cause)
+        job = await db.read(job_rows.by_id, task.cause)
         assert (job.status, job.reason, job.delivery) == ("failed", "ATTEMPTS_EXHAUSTED", "pending")
 
 

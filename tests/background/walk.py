@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from background import acceptance, batches, delivery, jobs, journal, queue, sessions, tasks, terminal, worker
+from background import acceptance, batches, delivery, job_rows, jobs, journal, queue, sessions, tasks, terminal, worker
 from background.database import Database, Tx
 from background.errors import Fault, LeaseLost
-from background.jobs import Job
+from background.job_rows import Job
 from background.limits import SECOND
 from background.queue import Run
 from background.tasks import Task
@@ -132,7 +132,7 @@ class Walk:
     async def _some_job(self, where: str) -> Job | None:
         found = await rows(self.db, f"select id from jobs where {where} order by rowid")
         job_id = self._pick([row["id"] for row in found])
-        return await self.db.read(jobs.by_id, job_id) if job_id else None
+        return await self.db.read(job_rows.by_id, job_id) if job_id else None
 
     # -- what workers do
 
@@ -231,7 +231,7 @@ class Walk:
         return bool(runs)
 
     def _dispatch(self, tx: Tx, run: Run) -> None:
-        job, attempt = jobs.by_id(tx, run.params["job"]), run.params["attempt"]
+        job, attempt = job_rows.by_id(tx, run.params["job"]), run.params["attempt"]
         if not job.ended and job.attempts == attempt:
             post = message(session_id=f"background:{job.id}", origin="background", cause=job.id)
             acceptance.accept(tx, post)
@@ -247,7 +247,7 @@ class Walk:
 
     def _nudge(self, tx: Tx, run: Run) -> None:
         told = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
-        job = jobs.by_id(tx, told[0])
+        job = job_rows.by_id(tx, told[0])
         nudge = message(
             session_id=job.session_id, message_id=f"nudge.{run.id}", origin="background-resume", cause=job.id
         )

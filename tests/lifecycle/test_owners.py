@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from background import jobs, results, retention, sessions, snapshots, tasks
+from background import job_rows, results, retention, sessions, snapshots, tasks
 from background.database import Database, Tx
 from background.errors import Fault
 from tests.background.factories import OWNER, ended, ended_job, message, running, settled, submitted
@@ -79,7 +79,7 @@ async def test_anothers_report_is_not_erased(db: Database, clock: Clock) -> None
     with pytest.raises(Fault) as caught:
         await db.write(retention.erase_report, BOB, job.id, str)
     assert caught.value.kind == "not_found" and everything(db.path) == before
-    assert not (await db.read(jobs.by_id, job.id)).erased
+    assert not (await db.read(job_rows.by_id, job.id)).erased
 
 
 @story

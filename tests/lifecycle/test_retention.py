@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from background import batches, delivery, events, jobs, retention, sessions
+from background import batches, delivery, events, job_rows, jobs, retention, sessions
 from background.database import Database, Tx
-from background.jobs import Job
+from background.job_rows import Job
 from background.limits import SECOND
 from background.retention import AT_ONCE, ROWS_AT_ONCE, Ages
 from tests.background.asking import parked, question
@@ -133,7 +133,7 @@ async def test_a_job_goes_once_it_has_ended_and_was_told_for_long_enough(
         clock.advance((day - days) * DAY)
         days = day
         await purged(db)
-        there = await db.read(jobs.known, job.id)
+        there = await db.read(job_rows.known, job.id)
         assert (there is None) == (day in gone_at or any(day > at for at in gone_at)), day
 
 
