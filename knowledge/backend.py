@@ -70,7 +70,8 @@ class Document:
 class Hit:
     """A document that was found, with its best passage. `score`: higher is better, comparable within one answer only.
 
-    `id` is the document's, `snippet` one line of plain text, `offset` where in the text the passage begins.
+    `id` is the document's, `snippet` one line of plain text, `offset` where in the text the passage begins. `made_of`
+    as in `Document`; `trust_label` is of `trust` alone.
     """
 
     id: str
@@ -84,6 +85,12 @@ class Hit:
     job_id: str | None
     created_at: int
     offset: int = 0
+    made_of: int | None = None
+
+    @property
+    def tier(self) -> int:
+        """How far it may be relied on: no further than what it is made of."""
+        return trust.lowest(self.trust, self.made_of) or trust.EXTERNAL
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,10 @@ class Backend(Protocol):
         min_trust: int | None = None,
         deadline_s: float = 2.0,
     ) -> list[Hit]:
-        """The best hits among the owner's documents and shared ones. Raises BadQuery, SearchTimeout, StoreFailed."""
+        """The best hits among the owner's documents and shared ones. Raises BadQuery, SearchTimeout, StoreFailed.
+
+        `min_trust` is a floor: below it is what itself, or what it is `made_of`, has a lower tier.
+        """
         ...
 
     async def documents(

@@ -32,7 +32,8 @@ LOST = "the knowledge store failed: its index and its rows do not agree"
 _SCORE = "-bm25(chunk_index, 4.0, 1.0)"  # a word in the heading counts four times one in the text
 _DOCUMENT = f"cross join document d on d.id = chunk_index.rowid >> {CHUNK_BITS}"
 _IN_SCOPE = """(d.owner is null or d.owner = :owner) and (:session is null or d.source = :session)
-    and (:source_type is null or d.source_type = :source_type) and d.trust >= :min_trust"""
+    and (:source_type is null or d.source_type = :source_type)
+    and min(d.trust, coalesce(d.made_of, d.trust)) >= :min_trust"""
 
 _WITH_ALL = f"""
     select chunk_index.rowid, {_SCORE} as score from chunk_index {_DOCUMENT}
@@ -53,7 +54,7 @@ _AMONG = f"""
     where chunk_index match :match and rowid >> {CHUNK_BITS} in (select value from json_each(:ids)) order by score desc"""
 _KNOWN = "select 1 from chunk_index where chunk_index match ? and rowid = ?"
 _HIT = f"""
-    select d.id, d.heading, d.source, d.source_type, d.trust, d.job_id, d.created_at, c.text, c.start
+    select d.id, d.heading, d.source, d.source_type, d.trust, d.made_of, d.job_id, d.created_at, c.text, c.start
     from chunk c join document d on d.id = c.id >> {CHUNK_BITS} where c.id = ?"""
 
 
@@ -201,7 +202,7 @@ def _hit(db: apsw.Connection, found: Found, question: Question, tokenize: Tokeni
     row = db.execute(_HIT, (found.chunk,)).get
     if row is None:
         raise StoreFailed(LOST)
-    document, heading, source, source_type, tier, job_id, created_at, text, start = row
+    document, heading, source, source_type, tier, made_of, job_id, created_at, text, start = row
     return Hit(
         id=document_id(document),
         heading=heading,
@@ -214,4 +215,5 @@ def _hit(db: apsw.Connection, found: Found, question: Question, tokenize: Tokeni
         job_id=job_id,
         created_at=created_at,
         offset=start,
+        made_of=made_of,
     )

@@ -18,6 +18,11 @@ def tier_of(source_type: str) -> int:
     return _TIERS.get(source_type, EXTERNAL)
 
 
+def lowest(*tiers: int | None) -> int | None:
+    """The lowest of these tiers; None where there is none, as of what was made of nothing that has one."""
+    return min((known(tier) for tier in tiers if tier is not None), default=None)
+
+
 def known(tier: int) -> int:
     """The tier itself, or external for a number that is none: what cannot be read is not trusted."""
     return tier if tier in LABELS else EXTERNAL
@@ -26,3 +31,9 @@ def known(tier: int) -> int:
 def label(tier: int) -> str:
     """The tier in words, for people and models."""
     return LABELS[known(tier)]
+
+
+def words(tier: int, made_of: int | None) -> str:
+    """How a text is to be taken: its tier, and whether there is something external in what it is made of."""
+    quotes = made_of is not None and known(made_of) == EXTERNAL < known(tier)
+    return f"trust {known(tier)}: {label(tier)}" + (", made of external material" if quotes else "")

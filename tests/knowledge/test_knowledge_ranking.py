@@ -189,6 +189,17 @@ def test_a_floor_does_not_hide_what_is_asked_for_without_one(ask: Any) -> None:
     assert len(ask("apple")) == 1
 
 
+def test_a_floor_is_of_what_a_report_is_made_of_too(ask: Any) -> None:
+    """F102: what is external stays external when a report quotes it; a search without a floor finds it all the same."""
+    quotes, own = report("apple", heading="quotes", made_of=1), report("apple", heading="own", made_of=3)
+    assert titles(ask("apple", quotes, own, min_trust=2)) == ["own"]
+    hits = {hit.heading: hit for hit in ask("apple")}
+    assert [(hits[name].trust, hits[name].made_of, hits[name].tier) for name in ("quotes", "own")] == [
+        (2, 1, 1),
+        (2, 3, 2),
+    ]
+
+
 @pytest.mark.parametrize(
     "owner", ["' or '1'='1", "local' --", "LOCAL", "local ", "%", "*", "", "nul\0", "lone\ud800", "loca\u200bl"]
 )

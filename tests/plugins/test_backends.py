@@ -63,6 +63,15 @@ def test_a_document_is_found_by_its_owner_and_where_it_belongs(tell: Callable[[S
     tell(story)
 
 
+def test_what_a_report_is_made_of_counts_for_a_floor(tell: Callable[[Story], None]) -> None:
+    async def story(store: Backend) -> None:
+        await store.put(report("A zyzzyva, out of a web page.", made_of=1))
+        (hit,) = await store.search("zyzzyva", OWNER)
+        assert (hit.trust, hit.made_of) == (2, 1) and await found(store, "zyzzyva", min_trust=2) == []
+
+    tell(story)
+
+
 def test_putting_the_same_key_again_replaces_and_another_owner_s_stays(tell: Callable[[Story], None]) -> None:
     async def story(store: Backend) -> None:
         await store.put(report("The old word: quagga.", key="k"))

@@ -64,7 +64,8 @@ class Second:
             if session not in (None, stored.source) or source_type not in (None, stored.source_type):
                 continue
             score = len(wanted & _words(f"{document.heading} {document.text}"))
-            if score and stored.trust >= (min_trust or trust.EXTERNAL):
+            tier = trust.lowest(stored.trust, stored.made_of) or trust.EXTERNAL
+            if score and tier >= (min_trust or trust.EXTERNAL):
                 hits.append(_hit(document, stored, float(score)))
         return sorted(hits, key=lambda hit: -hit.score)[:limit]
 
@@ -170,6 +171,7 @@ def _hit(document: Document, stored: Stored, score: float) -> Hit:
         trust_label=stored.trust_label,
         job_id=stored.job_id,
         created_at=stored.created_at,
+        made_of=stored.made_of,
     )
 
 
