@@ -22,7 +22,8 @@ QUESTION_CHARS = 300
 class Job:
     """A job with its present attempt's delivery; `requests` and the like are what all its attempts have cost.
 
-    `model_calls` and `calls_of_tools` are its present attempt's alone.
+    `model_calls` and `calls_of_tools` are its present attempt's alone. `made_of` is the lowest tier of trust of what it
+    has read, and of what its sender had; None where there was nothing.
     """
 
     id: str
@@ -64,15 +65,18 @@ class Job:
     model_calls: int
     calls_of_tools: int
     plugin: str | None
+    incognito: bool
+    made_of: int | None
 
     @classmethod
     def of(cls, tx: Tx, row: Row) -> "Job":
         made = {**dict(row), "tools": tuple(json.loads(row["tools"]))}
-        for flag in ("partial", "indexed", "dismissed", "erased"):
+        for flag in ("partial", "indexed", "dismissed", "erased", "incognito"):
             made[flag] = bool(made[flag])
         for name in ("description", "prompt", "detail", "excerpt"):
             made[name] = None if row[name] is None else tx.unseal(f"jobs.{name}", row["id"], row[name])
         made["excerpt"] = made["excerpt"] or ""
+        made["made_of"] = min(filter(None, (row["made_of"], row["read"])), default=None)
         made["delivery_error"] = _delivery_error(tx, row)
         made["question"] = questions.current(tx, row["task_id"]) if row["status"] == "input_required" else None
         return cls(**{name: made[name] for name in cls.__dataclass_fields__})
@@ -86,8 +90,20 @@ class Job:
         """What it has cost, over all its attempts."""
         return Usage(self.requests, self.input_tokens, self.output_tokens, self.tool_calls)
 
-    def public(self) -> dict[str, Any]:
-        """JOB of the contract, without `prompt` and `report`."""
+    def public(self, *, named: bool = False) -> dict[str, Any]:
+        """JOB of the contract, without `prompt` and `report`. Unless it or its session was `named`, an incognito one is
+        told without a word of what was said.
+        """
+        told = self._told()
+        return told if named or not self.incognito else {**told, **self._unsaid()}
+
+    def _unsaid(self) -> dict[str, Any]:
+        """What stands in place of words in an incognito job."""
+        delivery = {"state": self.delivery, "attempts": self.delivery_tries, "last_error": None}
+        error = {"reason": self.reason, "message": None} if self.reason else None
+        return {"description": "", "excerpt": "", "note": None, "question": None, "error": error, "delivery": delivery}
+
+    def _told(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "session": self.session_id,
@@ -108,7 +124,7 @@ class Job:
             "notified_in": self.delivery_task if self.delivery == "delivered" else None,
             "delivery": {"state": self.delivery, "attempts": self.delivery_tries, "last_error": self.delivery_error},
             "indexed": self.indexed,
-            "incognito": False,
+            "incognito": self.incognito,
             "deterministic": False,
             "dismissed": self.dismissed,
             "attempts": self.attempts,
@@ -118,6 +134,7 @@ class Job:
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
             **({"parent": self.parent, "depth": self.depth} if self.parent else {}),  # only of what a job has sent out
             **({"plugin": self.plugin} if self.plugin else {}),  # only of what a plugin has sent out
+            **({"made_of": self.made_of} if self.made_of else {}),  # only of what has read something
             **({"erased": True} if self.erased else {}),  # its report is gone, and only then is this said
         }
 
@@ -136,7 +153,7 @@ _SELECT = (
     "select j.*, s.id as session_id, coalesce(d.state, 'none') as delivery, d.task_id as delivery_task, "
     "coalesce(d.tries, r.tries, w.tries, 0) as delivery_tries, d.last_error, r.last_error as post_error, r.key as post_key, "
     "w.last_error as work_error, w.key as work_key, d.notified_at, "
-    "coalesce(t.requests, 0) as model_calls, coalesce(t.tool_calls, 0) as calls_of_tools from jobs j "
+    "coalesce(t.requests, 0) as model_calls, coalesce(t.tool_calls, 0) as calls_of_tools, t.made_of as read from jobs j "
     "join sessions s on s.uid = j.session left join tasks t on t.id = j.task_id "
     "left join deliveries d on d.job_id = j.id and d.attempt = j.attempts "
     # Until it is dispatched it is its own post that is tried, and may say why it waits.

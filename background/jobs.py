@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from background import batches, ceilings, delivery, events, job_rows, queue
 from background.database import Tx
@@ -23,17 +23,24 @@ NOT_STORABLE = "The answer level keeps no report, so nothing is sent out; nothin
 
 @dataclass(frozen=True)
 class Spec:
-    """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does."""
+    """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does.
+
+    `made_of` is the lowest tier of trust of what its sender had read by then, if that is known.
+    """
 
     description: str
     prompt: str
     subagent_type: str
     tools: tuple[str, ...]
     plugin: str | None = None
+    incognito: bool = False
+    made_of: int | None = None
 
     @property
     def fingerprint(self) -> str:
-        told = json.dumps([self.description, self.prompt, self.subagent_type])
+        told = json.dumps(
+            [self.description, self.prompt, self.subagent_type, *(["incognito"] if self.incognito else [])]
+        )
         return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -50,9 +57,11 @@ def spawn(
 ) -> list[Job]:
     """Send out jobs as one batch, all or none; each comes with its key, and a key that is there is the job it made.
 
-    `level` is the answer level at which they are kept; `parent` the job that sends them out. Raises a `conflict` fault for a key with another prompt, a
-    `limit` fault (`QUEUE_LIMIT`) over the queue's bound, and `refused` (`RESULT_NOT_STORABLE`) where nothing may be kept.
+    `level` is the answer level at which they are kept; `parent` the job that sends them out; those of an incognito session
+    are incognito. Raises a `conflict` fault for a key with another prompt, a `limit` fault (`QUEUE_LIMIT`) over the queue's
+    bound, and `refused` (`RESULT_NOT_STORABLE`) where nothing may be kept.
     """
+    specs = [(key, replace(spec, incognito=spec.incognito or session.incognito)) for key, spec in specs]
     if len({key for key, _ in specs}) < len(specs):
         raise Fault("invalid", "Two jobs of one list have the same key.", field="key")
     found = [_existing(tx, session, key, spec) for key, spec in specs]
@@ -131,8 +140,8 @@ def _insert(
     job_id = f"bg-{secrets.token_hex(6)}"
     tx.x(
         "insert into jobs (id, plugin, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
-        "status, created_at, parent, depth) values (:id, :plugin, :owner, :session, :batch, :key, :fingerprint, :type, "
-        ":description, :prompt, :tools, 'queued', :now, :parent, :depth)",
+        "status, created_at, parent, depth, incognito, made_of) values (:id, :plugin, :owner, :session, :batch, :key, "
+        ":fingerprint, :type, :description, :prompt, :tools, 'queued', :now, :parent, :depth, :incognito, :made_of)",
         id=job_id,
         owner=session.owner,
         session=session.uid,
@@ -147,6 +156,8 @@ def _insert(
         now=at,
         parent=parent,
         depth=depth,
+        incognito=spec.incognito,
+        made_of=spec.made_of,
     )
     return _sent_out(tx, job_id, batch_id, attempt=1)
 
@@ -233,7 +244,7 @@ def end(tx: Tx, job_id: str, task_id: str | None, how: JobEnd) -> bool:
     """
     row = tx.one(
         "update jobs set status = :status, reason = :reason, detail = :detail, canceled_by = :by, partial = :partial, "
-        "excerpt = :excerpt, report_chars = :chars, completed_at = :now where id = :id and task_id is :task "
+        "excerpt = iif(incognito, null, :excerpt), report_chars = :chars, completed_at = :now where id = :id and task_id is :task "
         f"and status in {guard(JOB, MOVE_TO[how.status])} returning batch_id, attempts, session",
         id=job_id,
         task=task_id,

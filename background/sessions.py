@@ -20,7 +20,7 @@ BACKGROUND = "background:"
 
 @dataclass(frozen=True)
 class Session:
-    """A session's row."""
+    """A session's row. Whether it is incognito is decided when it is made, and for good."""
 
     uid: str
     owner: str
@@ -29,10 +29,12 @@ class Session:
     unattended: int
     created_at: int
     updated_at: int
+    incognito: bool = False
 
     @classmethod
     def of(cls, row: Row) -> "Session":
-        return cls(**{name: row[name] for name in cls.__dataclass_fields__})
+        made = {name: row[name] for name in cls.__dataclass_fields__}
+        return cls(**{**made, "incognito": bool(row["incognito"])})
 
 
 @dataclass(frozen=True)
@@ -67,34 +69,40 @@ def by_uid(tx: Tx, uid: str) -> Session:
     return Session.of(row)
 
 
-def open_session(tx: Tx, owner: str, session_id: str, kind: str = "chat") -> Session:
-    """The owner's session of this id, made if there is none."""
+def open_session(tx: Tx, owner: str, session_id: str, kind: str = "chat", *, incognito: bool | None = None) -> Session:
+    """The owner's session of this id, made if there is none; `incognito` None takes one that is there as it is.
+
+    Raises a fault: `conflict` for one that is there and is not as it is asked for.
+    """
     found = find(tx, owner, session_id)
     if found:
         if found.kind != kind:
             raise another_kind(found)
+        if incognito not in (None, found.incognito):
+            raise Fault("conflict", "There is a session of this id, and whether it is incognito is decided for good.")
         return found
-    return make(tx, owner, session_id, kind)
+    return make(tx, owner, session_id, kind, incognito=bool(incognito))
 
 
 def another_kind(found: Session) -> Fault:
     return Fault("invalid", f"A {found.kind} session takes no message of this kind.")
 
 
-def make(tx: Tx, owner: str, session_id: str, kind: str, said: str = "") -> Session:
-    """A new session; the first words that its user `said` make its title."""
+def make(tx: Tx, owner: str, session_id: str, kind: str, said: str = "", *, incognito: bool = False) -> Session:
+    """A new session; the first words that its user `said` make its title, unless it is incognito."""
     uid = ids.uid()
     tx.x(
-        "insert into sessions (uid, owner, id, kind, title, created_at, updated_at) "
-        "values (:uid, :owner, :id, :kind, :title, :now, :now)",
+        "insert into sessions (uid, owner, id, kind, title, created_at, updated_at, incognito) "
+        "values (:uid, :owner, :id, :kind, :title, :now, :now, :incognito)",
         uid=uid,
         owner=owner,
         id=session_id,
         kind=kind,
-        title=_title(tx, uid, said),
+        title=None if incognito else _title(tx, uid, said),
         now=tx.now,
+        incognito=incognito,
     )
-    return Session(uid, owner, session_id, kind, 0, tx.now, tx.now)
+    return Session(uid, owner, session_id, kind, 0, tx.now, tx.now, incognito)
 
 
 def _title(tx: Tx, uid: str, said: str) -> bytes | None:
@@ -142,7 +150,7 @@ def heard_from_user(tx: Tx, session: Session, text: str) -> None:
         "update sessions set unattended = 0, tree_tokens = 0, updated_at = :now, title = coalesce(title, :title) where uid = :uid",
         uid=session.uid,
         now=tx.now,
-        title=_title(tx, session.uid, text),
+        title=None if session.incognito else _title(tx, session.uid, text),
     )
 
 
@@ -161,7 +169,8 @@ def retitle(tx: Tx, uid: str, said: str, kept: str) -> None:
 
 def titled(tx: Tx, uid: str, said: str) -> None:
     """Its user's first words, where nothing else is its title yet; for what comes from elsewhere."""
-    tx.x("update sessions set title = coalesce(title, :title) where uid = :uid", uid=uid, title=_title(tx, uid, said))
+    titled = "update sessions set title = coalesce(title, :title) where uid = :uid and incognito = 0"
+    tx.x(titled, uid=uid, title=_title(tx, uid, said))
 
 
 def forget_title(tx: Tx, uid: str, said: str) -> None:
