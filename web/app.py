@@ -23,6 +23,7 @@ from agent import plugins, sdk
 from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
+from agent.means import Bounds
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, offer_subagents, require_providers
 from agent.plugins import BUILTIN_STORE, Plugins
@@ -31,7 +32,7 @@ from agent.providers import announced, levels_by_provider
 from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
-from agent.turns import Bounds, Turns
+from agent.turns import Turns
 from background import journal, tokens
 from background.database import Clock, Database, wall_clock
 from background.limits import SECOND, Limits

@@ -1,0 +1,125 @@
+"""What a turn keeps as it comes along: its model's answers, its tools' results, what they cost, and what is said live.
+
+The loop calls it between steps; how a turn begins and ends is `turns.py`'s.
+"""
+
+import logging
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+from agent import loop, taking_up
+from agent.budgets import OverBudget, Tab
+from agent.facts import facts_of
+from agent.means import Means
+from agent.offers import Offer
+from agent.pieces import Pieces
+from agent.providers import providers_of
+from agent.taking_up import Turn
+from background import checkpoints, expenses, masked, tasks, terminal
+from background.ceilings import can_keep, strictest
+from background.database import Tx
+from background.errors import LeaseLost
+from background.queue import Run
+from background.tasks import Task
+from background.usage import Usage
+
+log = logging.getLogger(__name__)
+
+
+class Steps:
+    """Keeps a turn's steps in its checkpoints."""
+
+    def __init__(self, means: Means, run: Run, turn: Turn, offer: Offer) -> None:
+        self._means, self._run, self._turn = means, run, turn
+        self._level = turn.task.ceiling
+        self._providers = set[str]()  # that this turn has asked
+        asked = providers_of(offer.model or means.model)
+        # What was said live cannot be taken back: not where a provider that may be asked could make it sink.
+        self._aloud = not offer.holds_back and all(means.levels.get(name, "full") == "full" for name in asked)
+        self.pieces = Pieces(self._commit)
+        self.stored = turn.stored
+        self.tab = Tab()
+        self.below = Usage()  # what subagents in the foreground have cost since the last step
+
+    @property
+    def quotes(self) -> bool:
+        """Whether others than its user may be told in its words what went wrong."""
+        return self._level == "full"
+
+    async def ask(self, provider: str) -> None:
+        """A request to this provider is about to be made: budgets and its level have their say.
+
+        Raises `OverBudget`, and `LeaseLost` where the level is the task's end.
+        """
+        await self._require_budget()
+        self._providers.add(provider)
+        level = self._means.levels.get(provider, "full")
+        if strictest(level, self._level) == self._level:
+            return
+        self._level = await self._means.persist(terminal.lower, self._run, level)
+        if not can_keep(self._level):
+            log.info("task %s failed: %s at the provider %s", self._run.task_id, terminal.NOT_KEPT_REASON, provider)
+            raise LeaseLost
+
+    async def _require_budget(self) -> None:
+        job, limits = self._turn.job, self._means.budgets
+        if job is not None and limits.limit:
+            why = await self._means.db.read(limits.over, self._turn.task, job, self.tab.owed.tokens)
+            if why:
+                raise OverBudget(why)
+
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
+        await self.pieces.end()
+        facts, owed = facts_of(loop.load(messages), self._providers, self.below), self.tab.take()
+        self.below = Usage()
+        try:
+            self._level, altered = await self._means.persist(
+                _keep_answer, self._run, self._turn.task, number, messages, facts, owed
+            )
+        except (LeaseLost, Exception):
+            self.tab.owe(owed)  # it was spent all the same
+            raise
+        return altered
+
+    async def begin_call(self, key: str, name: str) -> None:
+        await self._means.persist(checkpoints.begin_call, self._run, key, name)
+
+    async def keep_tool_result(self, name: str, result: str) -> None:
+        self._level = await self._means.persist(tasks.checkpoint, self._run, name, result)
+
+    async def take_up(self, number: int) -> list[str]:
+        if not await self._means.db.read(taking_up.something_waits, self._turn.task):
+            return []
+        return await self._means.db.write(taking_up.take_up, self._run, number, self._means.shape)
+
+    def say(self, text: str) -> None:
+        if self._aloud and self._level == "full":
+            self._means.say(self._turn, text)
+            if self._turn.task.origin == "user":  # of other turns nobody reads a stream
+                self.pieces.say(text)
+
+    async def _commit(self, piece: str, anew: bool) -> None:
+        await self._means.db.write(partial(tasks.fragment, anew=anew), self._run, piece)
+
+
+class Counted(loop.Unkept):
+    """The steps of a subagent in the foreground: what they cost is its turn's, also where it is run again from its start."""
+
+    def __init__(self, means: Means, turn: Turn, steps: "Steps") -> None:
+        self._means, self._turn, self._steps = means, turn, steps
+
+    async def keep_answer(self, number: int, messages: str) -> Collection[int]:
+        owed = self._steps.tab.take()
+        self._steps.below += owed
+        await self._means.persist(expenses.charge, self._turn.task, owed)
+        return ()
+
+
+def _keep_answer(
+    tx: Tx, run: Run, task: Task, number: int, messages: str, facts: dict[str, Any], owed: Usage
+) -> tuple[str, Collection[int]]:
+    """The level at which it was kept, and the places of its calls that are not kept as they are."""
+    level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, facts)
+    expenses.charge(tx, task, owed)
+    return level, masked.kept_of(tx, run.task_id or "", number)
