@@ -12,6 +12,8 @@ from background.states import DELIVERY, guard
 TEXTLESS_AFTER = 3  # failed turns after which the block goes without its text
 GIVE_UP_AFTER = 6
 LONGEST_PAUSE = 60 * MINUTE
+REPLACED = "The turn that was to tell of it asked its worker further, and did not complete."
+INCOGNITO = "It is incognito, which wakes nobody: it is told with the session's next turn."
 NO_NEWS = "Its user stopped it, which wakes nobody: it is told with the session's next turn."
 
 
@@ -101,14 +103,18 @@ def release(tx: Tx, task_id: str, why: str, *, nudge: bool) -> None:
     rows = tx.q(
         "update deliveries set state = 'pending', task_id = null, tries = tries + :failed, "
         "failed_turns = failed_turns + :failed "
-        f"where task_id = :task and state in {guard(DELIVERY, 'release')} returning job_id, attempt, failed_turns",
+        f"where task_id = :task and state in {guard(DELIVERY, 'release')} returning job_id, attempt, failed_turns, "
+        "attempt < (select attempts from jobs where id = job_id) as replaced",
         task=task_id,
         failed=int(nudge),
     )
     for row in rows:
-        _note(tx, row["job_id"], row["attempt"], why)
+        if row["replaced"]:
+            drop(tx, row["job_id"], row["attempt"], REPLACED)
+        else:
+            _note(tx, row["job_id"], row["attempt"], why)
     if nudge:
-        _tell_again(tx, task_id, rows)
+        _tell_again(tx, task_id, [row for row in rows if not row["replaced"]])
 
 
 def missed(tx: Tx, task_id: str, why: str) -> None:
@@ -239,12 +245,14 @@ _UNTOLD = "d.state in ('pending', 'attached')"  # in the words of its index, by 
 def undelivered(tx: Tx) -> Row:
     """How many ends wait to be told that are news to their user, and the age of the oldest: count, oldest_at.
 
-    What its user has canceled waits for the next turn, however long that takes, and is nothing to worry about: at_next_turn.
+    What its user has canceled, or what is incognito, waits for the next turn, however long that takes, and is nothing to
+    worry about: at_next_turn.
     """
-    news = "filter (where j.canceled_by is not 'user')"
+    quiet = "(j.canceled_by is 'user' or j.incognito)"
+    news = f"filter (where not {quiet})"
     row = tx.one(
         f"select count(*) {news} as count, min(d.ended_at) {news} as oldest_at, "
-        "count(*) filter (where j.canceled_by = 'user' and d.state = 'pending') as at_next_turn "
+        f"count(*) filter (where {quiet} and d.state = 'pending') as at_next_turn "
         f"from deliveries d join jobs j on j.id = d.job_id where {_UNTOLD}"
     )
     assert row is not None

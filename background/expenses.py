@@ -57,7 +57,7 @@ def charge(tx: Tx, task: Task, usage: Usage, cause: str | None = None) -> None:
 
 def _cause(task: Task, job: job_rows.Job | None) -> str:
     if job:
-        return "job" if job.attempts == 1 else "retry"
+        return "follow_up" if job.follow_up else "job" if job.attempts == 1 else "retry"
     return "briefing" if task.origin == "background-resume" else "turn"
 
 

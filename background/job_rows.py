@@ -23,7 +23,8 @@ class Job:
     """A job with its present attempt's delivery; `requests` and the like are what all its attempts have cost.
 
     `model_calls` and `calls_of_tools` are its present attempt's alone. `made_of` is the lowest tier of trust of what it
-    has read, and of what its sender had; None where there was nothing.
+    has read, and of what its sender had; None where there was nothing. `follow_up` is what its present attempt was asked
+    where that goes on from earlier ones, the turns that it `knows`; `asked_by` is the step that asked, if one did.
     """
 
     id: str
@@ -65,6 +66,9 @@ class Job:
     model_calls: int
     calls_of_tools: int
     plugin: str | None
+    follow_up: str | None
+    knows: tuple[str, ...]
+    asked_by: str | None
     incognito: bool
     made_of: int | None
 
@@ -73,7 +77,8 @@ class Job:
         made = {**dict(row), "tools": tuple(json.loads(row["tools"]))}
         for flag in ("partial", "indexed", "dismissed", "erased", "incognito"):
             made[flag] = bool(made[flag])
-        for name in ("description", "prompt", "detail", "excerpt"):
+        made["knows"] = tuple(json.loads(row["knows"] or "[]"))
+        for name in ("description", "prompt", "detail", "excerpt", "follow_up"):
             made[name] = None if row[name] is None else tx.unseal(f"jobs.{name}", row["id"], row[name])
         made["excerpt"] = made["excerpt"] or ""
         made["made_of"] = min(filter(None, (row["made_of"], row["read"])), default=None)
@@ -101,7 +106,16 @@ class Job:
         """What stands in place of words in an incognito job."""
         delivery = {"state": self.delivery, "attempts": self.delivery_tries, "last_error": None}
         error = {"reason": self.reason, "message": None} if self.reason else None
-        return {"description": "", "excerpt": "", "note": None, "question": None, "error": error, "delivery": delivery}
+        asked = {"follow_up": ""} if self.follow_up else {}
+        return {
+            **asked,
+            "description": "",
+            "excerpt": "",
+            "note": None,
+            "question": None,
+            "error": error,
+            "delivery": delivery,
+        }
 
     def _told(self) -> dict[str, Any]:
         return {
@@ -133,6 +147,7 @@ class Job:
             "excerpt": self.excerpt,
             "question": self.question and questions.shown(self.question, QUESTION_CHARS),
             **({"parent": self.parent, "depth": self.depth} if self.parent else {}),  # only of what a job has sent out
+            **({"follow_up": self.follow_up} if self.follow_up else {}),  # only of an attempt that goes on from another
             **({"plugin": self.plugin} if self.plugin else {}),  # only of what a plugin has sent out
             **({"made_of": self.made_of} if self.made_of else {}),  # only of what has read something
             **({"erased": True} if self.erased else {}),  # its report is gone, and only then is this said
@@ -174,6 +189,11 @@ def known(tx: Tx, job_id: str) -> Job | None:
     """The job, whoever's it is, or None for one that was erased."""
     row = tx.one(f"{_SELECT} where j.id = :id", id=job_id)
     return Job.of(tx, row) if row else None
+
+
+def is_incognito(tx: Tx, job_id: str) -> bool:
+    """Whether it is; a job that was erased is not."""
+    return bool(tx.value("select incognito from jobs where id = :id", id=job_id))
 
 
 def find(tx: Tx, owner: str, job_id: str) -> Job | None:
@@ -253,6 +273,25 @@ def of_session(tx: Tx, session: str, *, running: bool) -> list[Job]:
     ]
 
 
+def not_told(tx: Tx, session: str, sender: str | None, limit: int) -> list[Job]:
+    """What a chat has sent out, or a job in its name, and has not been told the end of; oldest first, `limit` at most.
+
+    What a job has sent out is the chat's once that job has ended.
+    """
+    mine = "j.parent = :sender" if sender else f"(j.parent is null or {_SENDER_HAS_ENDED})"
+    rows = tx.q(
+        f"{_SELECT} where j.session = :session and (j.completed_at is null or d.state = 'pending') and {mine} "
+        "order by j.created_at, j.id limit :limit",
+        session=session,
+        sender=sender,
+        limit=limit,
+    )
+    return [Job.of(tx, row) for row in rows]
+
+
+_SENDER_HAS_ENDED = "not exists (select 1 from jobs sender where sender.id = j.parent and sender.completed_at is null)"
+
+
 def has_key(tx: Tx, owner: str, key: str) -> bool:
     """Whether the owner has a job of this key."""
     return tx.one("select 1 from jobs where owner = :owner and key = :key", owner=owner, key=key) is not None
@@ -277,9 +316,10 @@ def sent_by_a_turn(tx: Tx, job_id: str) -> bool:
 
 
 def sent_by(tx: Tx, owner: str, task_id: str) -> list[Job]:
-    """The jobs that a turn's own steps sent out."""
+    """The jobs that a turn's own steps sent out, or asked further."""
     rows = tx.q(
-        f"{_SELECT} where j.owner = :owner and j.key >= :first and j.key < :last",
+        f"{_SELECT} where j.owner = :owner and j.id in (select id from jobs where owner = :owner and key >= :first and "
+        "key < :last union select id from jobs where asked_by >= :first and asked_by < :last)",
         owner=owner,
         first=f"step:{task_id}:",
         last=f"step:{task_id};",

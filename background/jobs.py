@@ -304,21 +304,44 @@ def retry(tx: Tx, owner: str, job_id: str) -> Job:
         raise Fault(
             "conflict", "A turn is telling of this job just now; retry it when that has ended.", status=job.status
         )
-    if not job.prompt:
+    if not (job.follow_up or job.prompt):
         raise Fault("conflict", "What it was to do is not kept any more; send it out anew.", status=job.status)
-    _check_room(tx, owner, 1)
-    batch_id = f"{job_id}:{job.attempts + 1}"
-    delivery.drop(tx, job_id, job.attempts, "Retried before it was told.")
-    batches.withdraw(tx, job_id, job.attempts)
-    batches.open_batch(tx, batch_id, owner, job.session, closed=True)
+    return again(tx, job, own_batch(job), "Retried before it was told.", closed=True)
+
+
+def own_batch(job: Job) -> str:
+    """The batch of one in which a further attempt comes back that nothing else was sent out with."""
+    return f"{job.id}:{job.attempts + 1}"
+
+
+def again(tx: Tx, job: Job, batch_id: str, told: str, *, closed: bool) -> Job:
+    """A further attempt of an ended job, as a member of this batch; `told` says why its last end is not told any more.
+
+    Raises a `limit` fault. What becomes of an end that a turn is telling just now is the caller's to know.
+    """
+    _check_room(tx, job.owner, 1)
+    delivery.drop(tx, job.id, job.attempts, told)
+    batches.withdraw(tx, job.id, job.attempts)
+    batches.open_batch(tx, batch_id, job.owner, job.session, closed=closed)
     tx.x(
         "update jobs set status = 'queued', attempts = attempts + 1, batch_id = :batch, task_id = null, reason = null, "
         "detail = null, canceled_by = null, partial = 0, excerpt = null, report_chars = 0, indexed = 0, dismissed = 0, erased = 0, "
         f"started_at = null, completed_at = null where id = :id and status in {guard(JOB, 'retry')}",
-        id=job_id,
+        id=job.id,
         batch=batch_id,
     )
-    return _sent_out(tx, job_id, batch_id, job.attempts + 1)
+    return _sent_out(tx, job.id, batch_id, job.attempts + 1)
+
+
+def asked_further(tx: Tx, job: Job, question: str, level: str, knows: Sequence[str], step: str | None) -> None:
+    """What its next attempt is asked, kept at an answer level; it goes on from the turns that it `knows`."""
+    tx.x(
+        "update jobs set follow_up = :question, knows = :knows, asked_by = :step where id = :id",
+        question=tx.seal("jobs.follow_up", job.id, ceilings.keep(level, question, tx.redact)),
+        knows=json.dumps(list(knows)),
+        step=step,
+        id=job.id,
+    )
 
 
 def dismiss(tx: Tx, owner: str, job_id: str) -> Job:

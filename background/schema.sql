@@ -322,6 +322,7 @@ create index jobs_queued on jobs (owner) where status = 'queued';
 create index jobs_task on jobs (task_id);
 create index jobs_of_batch on jobs (batch_id);
 create index jobs_ended on jobs (completed_at) where completed_at is not null;
+create index jobs_asked_by on jobs (asked_by) where asked_by is not null;
 create index jobs_of_parent on jobs (parent) where parent is not null;
 
 create table expenses (

@@ -231,6 +231,8 @@ def folded_into(tx: Tx, task_id: str) -> str | None:
 
 def turns_of_folded(tx: Tx, session: str) -> dict[str, str]:
     """Of a session's messages that were folded into a turn: that turn, by the task of the message."""
+    id: str
+    ended_at: int
     rows = tx.q(
         "select id, folded_into from tasks where session = :session and folded_into is not null and origin = 'user'",
         session=session,
@@ -238,13 +240,21 @@ def turns_of_folded(tx: Tx, session: str) -> dict[str, str]:
     return {row["id"]: row["folded_into"] for row in rows}
 
 
-def past_turns(tx: Tx, session: str, before: str, limit: int) -> list[Past]:
-    """The session's ended turns before task `before`, the latest `limit`, oldest first; nothing that was withdrawn unread."""
+_PAST = (
+    "select t.id, t.ended_at, t.state, t.detail, t.origin, c.content as transcript from tasks t "
+    "left join checkpoints c on c.task_id = t.id and c.name = 'transcript'"
+)
+
+
+def past_turns(tx: Tx, session: str, before: str, limit: int, after: tuple[int, str] = (0, "")) -> list[Past]:
+    """The session's ended turns before task `before`, the latest `limit`, oldest first; nothing that was withdrawn unread.
+
+    `after` is when the last one ended that is not wanted any more, and its id.
+    """
     rows = tx.q(
-        "select t.id, t.state, t.detail, t.origin, c.content as transcript from tasks t "
-        "left join checkpoints c on c.task_id = t.id and c.name = 'transcript' "
-        "where t.session = :session and t.ended_at is not null and t.folded_into is null and t.id <> :before "
-        "and (t.state <> 'canceled' or t.started_at is not null) order by t.ended_at desc, t.id desc limit :limit",
+        f"{_PAST} where t.session = :session and t.ended_at is not null and t.folded_into is null and t.id <> :before "
+        "and (t.state <> 'canceled' or t.started_at is not null) and (t.ended_at, t.id) > (:after, :last) "
+        "order by t.ended_at desc, t.id desc limit :limit",
         session=session,
         before=before,
         limit=limit,
@@ -262,14 +272,27 @@ def _past(tx: Tx, row: Row) -> Past:
     )
 
 
+        after=after[0],
+        last=after[1],
 def _asked_of(tx: Tx, row: Row) -> str | None:
     texts = [messages.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
     texts += [said.text for folded in steered_into(tx, row["id"]) for said in messages.said_by_user(tx, folded)]
     return "\n\n".join(filter(None, texts)) or None
 
+def past_of(tx: Tx, task_ids: Collection[str]) -> list[Past]:
+    """These turns, in the order in which they ended, as far as the whole of them is kept."""
+    rows = tx.q(
+        f"{_PAST} where t.id in (select value from json_each(:ids)) and c.content is not null order by t.ended_at, t.id",
+        ids=json.dumps(list(task_ids)),
+    )
+    return [_past(tx, row) for row in rows]
+
+
 
 def steered_into(tx: Tx, task_id: str) -> list[str]:
     """The tasks of the messages that were folded into this turn, in order of arrival."""
+        task_id,
+        row["ended_at"],
     rows = tx.q(
         "select id from tasks where folded_into = :task and origin = 'user' order by created_at, id", task=task_id
     )

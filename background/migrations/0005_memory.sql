@@ -13,6 +13,7 @@ create table gists (
 alter table jobs add column follow_up blob;      -- what its present attempt was asked, if it goes on from earlier ones
 alter table jobs add column knows text;          -- a JSON list: the turns that it goes on from
 alter table jobs add column asked_by text;       -- the step that asked, if one did
+create index jobs_asked_by on jobs (asked_by) where asked_by is not null;
 
 create table new_expenses (
     id integer primary key,
