@@ -216,6 +216,8 @@ class Past:
     `text` is of a turn that did not complete: what it was asked, and what was folded into it.
     """
 
+    id: str
+    ended_at: int
     state: str
     detail: str | None
     transcript: str | None
@@ -231,8 +233,6 @@ def folded_into(tx: Tx, task_id: str) -> str | None:
 
 def turns_of_folded(tx: Tx, session: str) -> dict[str, str]:
     """Of a session's messages that were folded into a turn: that turn, by the task of the message."""
-    id: str
-    ended_at: int
     rows = tx.q(
         "select id, folded_into from tasks where session = :session and folded_into is not null and origin = 'user'",
         session=session,
@@ -257,27 +257,12 @@ def past_turns(tx: Tx, session: str, before: str, limit: int, after: tuple[int, 
         "order by t.ended_at desc, t.id desc limit :limit",
         session=session,
         before=before,
+        after=after[0],
+        last=after[1],
         limit=limit,
     )
     return [_past(tx, row) for row in reversed(rows)]
 
-
-def _past(tx: Tx, row: Row) -> Past:
-    task_id, transcript, detail = row["id"], row["transcript"], row["detail"]
-    return Past(
-        row["state"],
-        None if detail is None else tx.unseal("tasks.detail", task_id, detail),
-        None if transcript is None else checkpoints.opened(tx, task_id, "transcript", transcript),
-        None if row["state"] == "completed" else _asked_of(tx, row),
-    )
-
-
-        after=after[0],
-        last=after[1],
-def _asked_of(tx: Tx, row: Row) -> str | None:
-    texts = [messages.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
-    texts += [said.text for folded in steered_into(tx, row["id"]) for said in messages.said_by_user(tx, folded)]
-    return "\n\n".join(filter(None, texts)) or None
 
 def past_of(tx: Tx, task_ids: Collection[str]) -> list[Past]:
     """These turns, in the order in which they ended, as far as the whole of them is kept."""
@@ -288,11 +273,26 @@ def past_of(tx: Tx, task_ids: Collection[str]) -> list[Past]:
     return [_past(tx, row) for row in rows]
 
 
+def _past(tx: Tx, row: Row) -> Past:
+    task_id, transcript, detail = row["id"], row["transcript"], row["detail"]
+    return Past(
+        task_id,
+        row["ended_at"],
+        row["state"],
+        None if detail is None else tx.unseal("tasks.detail", task_id, detail),
+        None if transcript is None else checkpoints.opened(tx, task_id, "transcript", transcript),
+        None if row["state"] == "completed" else _asked_of(tx, row),
+    )
+
+
+def _asked_of(tx: Tx, row: Row) -> str | None:
+    texts = [messages.opening(tx, row["id"])[0]] if row["origin"] == "user" else []
+    texts += [said.text for folded in steered_into(tx, row["id"]) for said in messages.said_by_user(tx, folded)]
+    return "\n\n".join(filter(None, texts)) or None
+
 
 def steered_into(tx: Tx, task_id: str) -> list[str]:
     """The tasks of the messages that were folded into this turn, in order of arrival."""
-        task_id,
-        row["ended_at"],
     rows = tx.q(
         "select id from tasks where folded_into = :task and origin = 'user' order by created_at, id", task=task_id
     )
