@@ -11,7 +11,7 @@ from background.database import Row, Tx
 from background.tasks import Task
 from background.usage import SUMS, Usage
 
-CAUSES = ("turn", "briefing", "job", "retry", "follow_up", "compaction")  # what it was spent for
+CAUSES = ("turn", "briefing", "job", "retry", "follow_up", "compaction", "memory")  # what it was spent for
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,18 @@ def charge(tx: Tx, task: Task, usage: Usage, cause: str | None = None) -> None:
         now=tx.now,
         **vars(usage),
     )
+
+
+def charge_memory(tx: Tx, session: str, usage: Usage) -> None:
+    """Put to a chat's account what it has cost to remember it; nothing where it is gone."""
+    if usage != Usage() and sessions.stands(tx, session):
+        tx.x(
+            f"insert into expenses (session, part, cause, at, {', '.join(SUMS)}) values "
+            f"(:session, 1, 'memory', :now, {', '.join(f':{name}' for name in SUMS)})",
+            session=session,
+            now=tx.now,
+            **vars(usage),
+        )
 
 
 def _cause(task: Task, job: job_rows.Job | None) -> str:

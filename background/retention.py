@@ -22,6 +22,8 @@ from background import (
     jobs,
     journal,
     masked,
+    memories,
+    memory_uses,
     messages,
     questions,
     queue,
@@ -40,7 +42,7 @@ from background.tasks import Task
 
 AT_ONCE = 50  # jobs, tasks or sessions that a purge takes in one transaction
 ROWS_AT_ONCE = 2000
-FOLLOW_UPS = ("dispatch", "report", "index", "nudge", "join", "expire", "erase", "tighten")
+FOLLOW_UPS = ("dispatch", "report", "index", "nudge", "join", "expire", "erase", "tighten", "summary", "harvest")
 DAY = 24 * 3600 * SECOND
 Forget = Callable[[str], str]
 
@@ -60,6 +62,7 @@ def erase_session(tx: Tx, session: Session) -> None:
         sent = job_rows.ids_of_sessions(tx, json.dumps([uid]))
         job_ids += sent
         uids += sessions.of_job(tx, session.owner, sent)
+    memories.erase(tx, json.dumps(uids))
     _erase(tx, session.owner, tasks.ids_of_sessions(tx, json.dumps(uids)), job_ids, uids, indexed=False)
     _enqueue(tx, session.owner, job_ids, session.id)
 
@@ -75,6 +78,7 @@ def erase_task(tx: Tx, task: Task) -> None:
         raise Fault("conflict", "This message is part of another turn; erase that one.", folded_into=into)
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
     turn = [task.id, *tasks.steered_into(tx, task.id)]
+    memories.forget(tx, turn)
     for task_id in turn:
         events.erase_turn(tx, task_id)
     _erase_turns(tx, task.owner, turn)
@@ -102,6 +106,7 @@ def erase_report(tx: Tx, owner: str, job_id: str, forget: Forget) -> None:
 def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
     """Take a report out of what the turns of a session were given."""
     gists.drop(tx, session)
+    memories.forget_summary(tx, session)
     messages.rewrite_notifications(tx, session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([session])):
         answers = masked.answers(tx, task_id)
@@ -133,7 +138,8 @@ def purge(tx: Tx, ages: Ages) -> int:
     _erase_turns(tx, "", turns, indexed=False)
     empty = sessions.with_nothing_left(tx, cutoff, AT_ONCE)
     _erase(tx, "", [], [], empty, indexed=False)
-    gone = events.purge(tx, cutoff, ROWS_AT_ONCE) + queue.purge(tx, "push", tx.now - DAY, ROWS_AT_ONCE)
+    gone = memories.outlived(tx, json.dumps(empty), cutoff, ROWS_AT_ONCE)
+    gone += events.purge(tx, cutoff, ROWS_AT_ONCE) + queue.purge(tx, "push", tx.now - DAY, ROWS_AT_ONCE)
     gone += sum(queue.purge(tx, kind, cutoff, ROWS_AT_ONCE) for kind in FOLLOW_UPS)
     return len(job_ids) + len(turns) + len(empty) + gone
 
@@ -157,6 +163,7 @@ def _erase(
     of_tasks, of_jobs, of_sessions = json.dumps(task_ids), json.dumps(job_ids), json.dumps(uids)
     keys = [f"{kind}:{job_id}" for job_id in job_ids for kind in ("dispatch", "report", "index", "tighten")]
     keys += [f"{kind}:{batch}" for batch in batches.of_jobs(tx, of_jobs) for kind in ("nudge", "join")]
+    keys += [f"{kind}:{uid}" for uid in uids for kind in ("summary", "harvest")]
     keys += [f"expire:{task_id}" for task_id in task_ids]
     if uids:  # of a turn that goes alone: what it held is still to be told
         keys += [f"nudge:{kind}:{task_id}" for task_id in task_ids for kind in ("again", "rest")]
@@ -165,6 +172,7 @@ def _erase(
         tx.ring(f"view:{task_id}")
         tx.ring(f"end:{task_id}")
     gists.forget(tx, task_ids)
+    memory_uses.erase(tx, of_tasks)
     gists.erase(tx, of_sessions)
     expenses.forget(tx, of_tasks, of_jobs)
     expenses.erase(tx, of_sessions)

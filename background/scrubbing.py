@@ -15,6 +15,7 @@ from background import (
     jobs,
     journal,
     masked,
+    memories,
     messages,
     questions,
     queue,
@@ -44,6 +45,7 @@ OTHERWISE: Mapping[str, str] = {
     "fragments": "dropped: a piece cannot be masked, for what is to be masked may be cut in two",
     "sessions": "the title is made of what was said first",
     "events": "its own, and the cards of the job that it worked on and of those that it sent out",
+    "memories": "dropped with the turns that they may be made of, and made anew of what is left of them",
     "gists": "dropped with the turns that it covers, and made anew of what is left of them",
     "webhooks": "addresses and credentials; what is sent there is read when it is sent",
 }
@@ -55,6 +57,7 @@ Change = Callable[[str], str | None]
 def lower(tx: Tx, task: Task, level: str) -> None:
     """Keep of a task what this level allows, and no more."""
     gists.forget(tx, [task.id])
+    memories.forget(tx, [task.id])
     opening, _ = messages.opening(tx, task.id)
     if ceilings.can_keep(level):
         keep, answers = _keeping(tx, level), masked.answers(tx, task.id)

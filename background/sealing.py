@@ -51,6 +51,7 @@ SEALED: Mapping[str, Sealed] = {
     "deliveries": Sealed(("job_id", "attempt"), ("last_error",)),
     "events": Sealed(("session", "uid"), ("data",)),
     "gists": Sealed(("session",), ("content",)),
+    "memories": Sealed(("id",), ("content",)),
 }
 
 

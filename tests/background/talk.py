@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from background import delivery, events, gists, messages, queue, tasks, terminal
+from background import delivery, events, gists, memories, messages, queue, tasks, terminal
 from background.database import Database, Tx
 from tests.background.asking import answered, parked, question
 from tests.background.factories import (
@@ -54,6 +54,7 @@ async def talkative(db: Database) -> list[str]:
     await db.write(messages.log, session, "notice", said())
     await db.write(events.emit, OWNER, session, "a.name", {"text": said()})
     await db.write(gists.put, session, turn.task.id, gists.Gist(turn.task.id, 1, (), said()), "full")
+    await db.write(memories.keep, OWNER, session, "fact", said(), memories.AGENT, 1)
     unfinished = await running(db, said(), session_id="another")
     await db.write(tasks.fragment, unfinished.run, said())
     await db.write(webhook, {"url": said(), "token": said(), "scheme": said(), "credentials": said()})
