@@ -181,7 +181,9 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     ):
         raise Fault("conflict", "What this would tell of is gone.")  # it was erased after the post had been made
     if session is None:
-        session = sessions.make(tx, message.owner, message.session_id, kind, message.text if user else "")
+        said = message.text if user else ""
+        incognito = background and job_rows.is_incognito(tx, message.cause or "")
+        session = sessions.make(tx, message.owner, message.session_id, kind, said, incognito=incognito)
     elif session.kind != kind:
         raise sessions.another_kind(session)
     elif user:
@@ -200,7 +202,8 @@ def _create(tx: Tx, message: Incoming, session: Session | None) -> str:
     _receive(tx, message, task_id)
     nudge = message.origin == "background-resume"
     messages.log(tx, session.uid, "nudge" if nudge else "user", message.text, task_id=task_id, content=message.content)
-    journal.begin(tx, task_id, message.owner, session.uid, listed=not background)
+    listed = not (background or session.incognito)
+    journal.begin(tx, task_id, message.owner, session.uid, listed=listed)
     queue.enqueue(
         tx, "job" if background else "turn", f"turn:{task_id}", lane=f"session:{session.uid}", task_id=task_id
     )

@@ -97,10 +97,11 @@ def past_deadline(tx: Tx, batch_id: str) -> bool:
 def fire(tx: Tx, batch_id: str) -> bool:
     """Join: those who have ended and were in no join before become the next generation.
 
-    One nudge for them, unless a turn has them already or the user canceled all that is left.
+    One nudge for them, unless a turn has them already or nothing that is left wakes anybody: the user canceled it, or it
+    is incognito.
     """
     ready = tx.q(
-        "select m.job_id, m.attempt, d.state, j.canceled_by from members m join jobs j on j.id = m.job_id "
+        "select m.job_id, m.attempt, d.state, j.canceled_by is 'user' or j.incognito as quiet, j.incognito from members m join jobs j on j.id = m.job_id "
         "join deliveries d on d.job_id = m.job_id and d.attempt = m.attempt where m.batch_id = :batch "
         "and m.generation is null and m.withdrawn = 0 and d.ready_at is not null",
         batch=batch_id,
@@ -118,9 +119,11 @@ def fire(tx: Tx, batch_id: str) -> bool:
             job=row["job_id"],
             attempt=row["attempt"],
         )
-    if not any(row["state"] == "pending" and row["canceled_by"] != "user" for row in ready):
-        stopped = [row["job_id"] for row in ready if row["state"] == "pending"]
-        delivery.held_up(tx, stopped, delivery.NO_NEWS, tried=False)
+    pending = [row for row in ready if row["state"] == "pending"]
+    if all(row["quiet"] for row in pending):
+        for row in pending:
+            why = delivery.INCOGNITO if row["incognito"] else delivery.NO_NEWS
+            delivery.held_up(tx, [row["job_id"]], why, tried=False)
         return False
     tx.x(
         "insert into joins (batch_id, generation, counts, at) values (:batch, :generation, :counts, :now)",

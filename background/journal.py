@@ -45,6 +45,7 @@ class View:
     result: Result | None
     question: Asked | None
     stopped: str | None  # of a canceled one: the state in which it was stopped
+    incognito: bool  # whether its session is
     initiated_by: str | None = None  # who sent the message that made it, where that was not its owner
 
     @property
@@ -81,7 +82,9 @@ class Event:
 
 
 def begin(tx: Tx, task_id: str, owner: str, session: str, *, listed: bool) -> None:
-    """A task is accepted: it can be seen from its own commit on. A job's own task is not `listed` with others."""
+    """A task is accepted: it can be seen from its own commit on. A job's own task is not `listed` with others, nor is one
+    of an incognito session.
+    """
     first = {"task_id": task_id, "now": tx.now}
     tx.x("insert into revisions values (:task_id, 1, 'status', 'submitted', :now, 1)", **first)
     tx.x(
@@ -143,8 +146,8 @@ def project(tx: Tx) -> int:
     times = {row["task_id"]: row["at"] - row["at"] % 1000 for row in rows if row["kind"] == "status"}
     tx.x(
         "insert into views select t.id, t.owner, t.session, json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'), "
-        "json_extract(n.value, '$[3]'), t.origin <> 'background' "
-        "from json_each(:news) n join tasks t on t.id = json_extract(n.value, '$[0]') where true on conflict (task_id) do update set "
+        "json_extract(n.value, '$[3]'), t.origin <> 'background' and s.incognito = 0 from json_each(:news) n "
+        "join tasks t on t.id = json_extract(n.value, '$[0]') join sessions s on s.uid = t.session where true on conflict (task_id) do update set "
         "revision = excluded.revision, state = excluded.state, at = case excluded.at when 0 then at else excluded.at end "
         "where revision < excluded.revision",
         news=json.dumps([(task, row["revision"], row["state"], times.get(task, 0)) for task, row in latest.items()]),
@@ -183,7 +186,7 @@ def _pieces(tx: Tx, task_ids: list[str]) -> dict[str, int]:
 
 
 _SEEN = (
-    "select v.task_id, v.revision, v.state, v.at, s.id as context_id, t.origin, t.cause, t.initiated_by, t.reason, t.detail, "
+    "select v.task_id, v.revision, v.state, v.at, s.id as context_id, s.incognito, t.origin, t.cause, t.initiated_by, t.reason, t.detail, "
     "t.folded_into{} "
     "from views v join tasks t on t.id = v.task_id join sessions s on s.uid = v.session {} "
 )
@@ -202,7 +205,7 @@ def seen(tx: Tx, row: Row, *, content: bool) -> View:
     """The view in a row of `VIEWS`, or of `WHOLE_VIEWS` with its content."""
     task_id, over = row["task_id"], row["state"] in ENDS
     shown = {name: row[name] for name in ("task_id", "revision", "state", "at", "context_id", "origin", "cause")}
-    shown["initiated_by"] = row["initiated_by"]
+    shown |= {"initiated_by": row["initiated_by"], "incognito": bool(row["incognito"])}
     return View(
         **shown,
         reason=row["reason"] if over else None,

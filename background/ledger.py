@@ -15,7 +15,9 @@ STATES = ("pending", "attached", "delivered", "undeliverable", "discarded")
 
 @dataclass(frozen=True)
 class Entry:
-    """The newest end of a job: its delivery's `state` is one of `STATES`; times are microseconds."""
+    """The newest end of a job: its delivery's `state` is one of `STATES`; times are microseconds. Of an incognito one without
+    words: `description` is empty, and `last_error` None.
+    """
 
     job_id: str
     job_created_at: int
@@ -35,7 +37,7 @@ class Entry:
 
 
 _SELECT = (
-    "select j.id as job_id, j.created_at as job_created_at, j.description as sealed, j.status, s.id as session_id, "
+    "select j.id as job_id, j.created_at as job_created_at, j.description as sealed, j.incognito, j.status, s.id as session_id, "
     "case when d.discarded_at is null then d.state else 'discarded' end as state, d.attempt, d.tries, d.failed_turns, "
     "d.last_error, d.task_id, d.ended_at, d.notified_at, d.discarded_at, d.discarded_by from jobs j "
     "join deliveries d on d.job_id = j.id and d.attempt = j.attempts join sessions s on s.uid = j.session "
@@ -72,6 +74,8 @@ def get(tx: Tx, owner: str, job_id: str) -> Entry:
 
 def _entry(tx: Tx, row: Row) -> Entry:
     made = {name: row[name] for name in Entry.__dataclass_fields__ if name != "description"}
+    if row["incognito"]:
+        return Entry(description="", **{**made, "last_error": None})
     if row["last_error"] is not None:
         place = f"{row['job_id']}/{row['attempt']}"
         made["last_error"] = tx.unseal("deliveries.last_error", place, row["last_error"])

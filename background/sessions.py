@@ -215,6 +215,20 @@ def with_nothing_left(tx: Tx, before: int, limit: int) -> list[str]:
     return [row["uid"] for row in rows]
 
 
+def incognito_and_left(tx: Tx, before: int, limit: int) -> list[Session]:
+    """Incognito chats in which nothing has happened since a time, nothing runs or waits, and nothing is out."""
+    since = "({0} is null or {0} >= :before)"
+    rows = tx.q(
+        "select * from sessions s where incognito = 1 and kind = 'chat' and updated_at < :before and not exists "
+        f"(select 1 from tasks t where t.session = s.uid and {since.format('t.ended_at')}) and not exists "
+        f"(select 1 from jobs j where j.session = s.uid and {since.format('j.completed_at')}) "
+        "order by updated_at limit :limit",
+        before=before,
+        limit=limit,
+    )
+    return [Session.of(row) for row in rows]
+
+
 def of_job(tx: Tx, owner: str, job_ids: list[str]) -> list[str]:
     """The sessions in which these jobs themselves worked, as uids."""
     rows = tx.q(

@@ -59,6 +59,8 @@ def make(tx: Tx, session: Session, *, writable: bool, lasts_s: int) -> tuple[Sha
     """A new share of a session, and the text that is shown this once. Raises faults: conflict, limit."""
     if session.kind != "chat":
         raise Fault("conflict", "A job's own session is not shared; share the one that sent the job out.")
+    if session.incognito:
+        raise Fault("conflict", "An incognito session is shared with nobody.")
     _forget_old(tx, session.uid)
     there = tx.value("select count(*) from shares where session = :uid", uid=session.uid)
     if there >= MOST:

@@ -25,10 +25,13 @@ NAMES = uuid.UUID("6f2d3a0e-6a0b-4c53-9d43-6b2f0f8f7a41")  # of tasks whose own 
 def export(tx: Tx, session: Session) -> Snapshot:
     """The session as it stands. Every text in it is a cell, sealed for this place in this snapshot.
 
-    Raises a `conflict` fault for a job's own session: its turns are nothing without the job.
+    Raises a `conflict` fault for a job's own session, whose turns are nothing without the job, and for an incognito one,
+    of which there is no second copy.
     """
     if session.kind == "background":
         raise Fault("conflict", "A job's own session is not taken elsewhere; its report is in the job.")
+    if session.incognito:
+        raise Fault("conflict", "An incognito session is neither exported nor copied.")
     turns = tasks.ended_of_session(tx, session.uid)
     ids = {row["id"] for row in turns}
     parts = tasks.turns_of_folded(tx, session.uid)

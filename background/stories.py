@@ -1,6 +1,7 @@
 """A job's whole story, in order, out of the rows: sent out, dispatched, each try, what its turns did, its end, how it came back.
 
-It tells when and what, never what was said. Why something failed is told in words only where the answer level is `full`.
+It tells when and what, never what was said. Why something failed is told in words only where the answer level is `full`,
+and never of what is incognito.
 It reads and writes nothing.
 """
 
@@ -73,7 +74,7 @@ def of_job(tx: Tx, job: Job) -> Story:
         *_joins(tx, job),
         *_deliveries(tx, job, runs, turns),
     ]
-    told = [line if level == "full" else Line(line.at, line.what, line.facts) for line in lines]
+    told = [line if level == "full" and not job.incognito else Line(line.at, line.what, line.facts) for line in lines]
     return Story(level, sorted(told, key=lambda line: line.place), [_waits(row) for row in runs if not row["ended_at"]])
 
 

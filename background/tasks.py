@@ -31,7 +31,7 @@ from background.usage import ADDED, SUMS, Usage
 
 @dataclass(frozen=True)
 class Task:
-    """A task's row, with its session's id and kind."""
+    """A task's row, with its session's id, and whether that is incognito."""
 
     id: str
     owner: str
@@ -45,14 +45,17 @@ class Task:
     revision: int
     created_at: int
     started_at: int | None
+    incognito: bool
 
     @classmethod
     def of(cls, row: Row) -> "Task":
-        return cls(**{name: row[name] for name in cls.__dataclass_fields__})
+        made = {name: row[name] for name in cls.__dataclass_fields__}
+        return cls(**{**made, "incognito": bool(row["incognito"])})
 
 
-_SELECT = "select t.*, s.id as session_id from tasks t join sessions s on s.uid = t.session"
-_RETURNING = "returning *, (select id from sessions where uid = tasks.session) as session_id"
+_SELECT = "select t.*, s.id as session_id, s.incognito from tasks t join sessions s on s.uid = t.session"
+_OF_SESSION = "(select {} from sessions where uid = tasks.session) as {}"
+_RETURNING = f"returning *, {_OF_SESSION.format('id', 'session_id')}, {_OF_SESSION.format('incognito', 'incognito')}"
 
 
 def make(
@@ -155,8 +158,10 @@ def begin(tx: Tx, run: Run) -> tuple[Task, bool]:
 
 
 def emit_turn(tx: Tx, task: Task, name: str, **more: Any) -> None:
-    """A `turn.*` event of this task."""
+    """A `turn.*` event of this task; of an incognito session without what was asked."""
     data = {"session": task.session_id, "task_id": task.id, "origin": task.origin, "trigger": task.cause}
+    if task.incognito:
+        more = {name: value for name, value in more.items() if name != "question"}
     events.emit(tx, task.owner, task.session, name, {**data, **more})
 
 
@@ -195,6 +200,16 @@ def checkpoint(tx: Tx, run: Run, name: str, content: str, facts: Mapping[str, An
 def spend(tx: Tx, task_id: str, usage: Usage) -> None:
     """Its model calls have cost so much more. For `expenses.py` alone."""
     tx.x(f"update tasks set {ADDED} where id = :id", id=task_id, **vars(usage))
+
+
+def has_read(tx: Tx, task_id: str, tier: int) -> None:
+    """Its model is given something of this tier of trust: what it answers is made of that too."""
+    tx.x("update tasks set made_of = min(coalesce(made_of, :tier), :tier) where id = :id", id=task_id, tier=tier)
+
+
+def made_of(tx: Tx, task_id: str) -> int | None:
+    """The lowest tier of trust of what it has read; None where that was nothing."""
+    return tx.value("select made_of from tasks where id = :id", id=task_id)
 
 
 def usage_of(tx: Tx, task_id: str) -> Usage:
