@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_ai.models import Model
 
 from agent.budgets import Budgets
+from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
 from agent.taking_up import Shape, Turn
@@ -46,6 +47,8 @@ class Means:
     say: Say
     levels: Mapping[str, str] = field(default_factory=dict)  # of providers, by name: the most that is kept of theirs
     budgets: Budgets = Budgets()  # noqa: RUF009 - frozen
+    context_tokens: int | None = None  # the most that a request to a model may hold, with its answer
+    servers: Servers = field(default_factory=Servers)
 
     async def persist(self, function: Callable[..., Any], *args: object) -> Any:
         """Write, and repeat that while nothing can be written: what a model has answered is not asked for again."""

@@ -4,6 +4,7 @@ All are made once, at start. A name that means nothing stops the start; where a 
 would give it its meaning, the profile is there, takes no work, and says so.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +12,18 @@ from typing import Any
 from pydantic_ai.models import Model
 
 from agent.handlers import Handler
+from agent.mcp import Servers
 from agent.models import OFFLINE, ModelNotReady, UnknownModel, is_provider
 from agent.plugins import OURS, Plugins
-from agent.profiles import AGENT, BUILTIN, Profile
+from agent.profiles import AGENT, BUILTIN, CHAT, Profile
 from agent.providers import provider_of
 from agent.subagents import BUILTIN as BUILTIN_TYPES
 from agent.subagents import SubagentType
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
+
+log = logging.getLogger(__name__)
 
 ROLE = "You are the agent of a chat."
 SENDING_OUT = (
@@ -86,9 +90,12 @@ def gone(name: str) -> Offer:
 Build = Callable[[str], Model]
 
 
-def make_ready(defined: Mapping[str, Profile], level: str, plugins: Plugins, build: Build) -> dict[str, Offer]:
+def make_ready(
+    defined: Mapping[str, Profile], level: str, plugins: Plugins, build: Build, servers: Servers | None = None
+) -> dict[str, Offer]:
     """The offers of all profiles there are, built in or defined. Raises `BadProfile`."""
-    return {name: _ready(profile, level, plugins, build) for name, profile in {**BUILTIN, **defined}.items()}
+    there = servers or Servers()
+    return {name: _ready(profile, level, plugins, build, there) for name, profile in {**BUILTIN, **defined}.items()}
 
 
 def require_providers(names: Iterable[str]) -> None:
@@ -103,28 +110,41 @@ def require_providers(names: Iterable[str]) -> None:
             )
 
 
-def offer_subagents(defined: Mapping[str, SubagentType], plugins: Plugins) -> None:
+def offer_subagents(
+    defined: Mapping[str, SubagentType], plugins: Plugins, servers: Servers, offers: Mapping[str, Offer]
+) -> None:
     """Puts the operator's types of subagents beside the others, or in the place of a built-in one. Raises `BadProfile`.
 
-    Where a plugin is broken, a type whose tool is missing is not offered, and named.
+    One that names what there is not is named as a problem and not offered, a built-in one too; the others are.
     """
     changeable = {kind.name for kind in BUILTIN_TYPES}
     for name, kind in defined.items():
         if name in plugins.registry.names() and name not in changeable:
             raise BadProfile(f"subagents.{name}: a plugin adds a subagent type of this name")
-        unknown = [tool for tool in kind.tools if tool not in {*OURS, *plugins.tools}]
-        if unknown:
-            missing = f"subagents.{name}.tools: there is no tool {unknown[0]!r}; there are {_listed(sorted({*OURS, *plugins.tools}))}"
-            if not plugins.problems:
-                raise BadProfile(missing)
-            plugins.problems.append(f"The subagent type {name} is not offered: {missing}")
-            continue
-        plugins.registry.change(kind)
+        if missing := _lacks(kind, plugins, servers, offers):
+            problem = f"The subagent type {name} is not offered: {missing}"
+            log.warning(problem)
+            plugins.problems.append(problem)
+            plugins.registry.drop(name)
+        else:
+            plugins.registry.change(kind, offers[kind.profile].level if kind.profile else None)
 
 
-def _ready(profile: Profile, level: str, plugins: Plugins, build: Build) -> Offer:
-    tools = _tools(profile, plugins)
-    missing = _missing(profile, plugins)
+def _lacks(kind: SubagentType, plugins: Plugins, servers: Servers, offers: Mapping[str, Offer]) -> str | None:
+    """What a type names and what is not there, or cannot do its work, in one line."""
+    at, offer = f"subagents.{kind.name}", offers.get(kind.profile or CHAT)
+    if unknown := [tool for tool in kind.tools if not _is_tool(tool, plugins, servers)]:
+        return f"{at}.tools: there is no tool {unknown[0]!r}; there are {_tools_there(plugins, servers)}"
+    if offer is None:
+        return f"{at}.profile: there is no profile {kind.profile!r}; there are {_listed(offers)}"
+    if not offer.by_model:
+        return f"{at}.profile: {kind.profile} is answered by the handler {offer.profile.handler}, and no model"
+    return f"{at}.profile: {offer.problem}" if kind.profile and offer.problem else None
+
+
+def _ready(profile: Profile, level: str, plugins: Plugins, build: Build, servers: Servers) -> Offer:
+    tools = _tools(profile, plugins, servers)
+    missing = _missing(profile, plugins, servers)
     if missing and not plugins.problems:
         raise BadProfile(missing)
     handler = plugins.handlers.get(profile.handler)
@@ -144,23 +164,31 @@ def _ready(profile: Profile, level: str, plugins: Plugins, build: Build) -> Offe
     )
 
 
-def _tools(profile: Profile, plugins: Plugins) -> tuple[str, ...]:
+def _tools(profile: Profile, plugins: Plugins, servers: Servers) -> tuple[str, ...]:
     if profile.handler != AGENT:
         return ()
-    return (*CHAT_TOOLS, *plugins.tools) if profile.tools is None else profile.tools
+    return (*CHAT_TOOLS, *plugins.tools, *servers.all_of_each()) if profile.tools is None else profile.tools
 
 
-def _missing(profile: Profile, plugins: Plugins) -> str | None:
+def _is_tool(name: str, plugins: Plugins, servers: Servers) -> bool:
+    """Whether there is a tool of this name, as far as can be known before a server has said what it offers."""
+    return name in OURS or name in plugins.tools or servers.know(name)
+
+
+def _tools_there(plugins: Plugins, servers: Servers) -> str:
+    return _listed(sorted({*OURS, *plugins.tools, *servers.all_of_each()}))
+
+
+def _missing(profile: Profile, plugins: Plugins, servers: Servers) -> str | None:
     """The names that mean nothing here, in one line."""
     at = f"profiles.{profile.name}"
     if profile.handler not in plugins.handlers.names():
         return f"{at}.handler: there is no handler {profile.handler!r}; there are {_listed(plugins.handlers.names())}"
-    known = {*OURS, *plugins.tools}
     if profile.output_guard and not plugins.guarded:
         return f"{at}.output_guard: true, and no plugin adds an output guard"
-    unknown = [name for name in profile.tools or () if name not in known]
+    unknown = [name for name in profile.tools or () if not _is_tool(name, plugins, servers)]
     if unknown:
-        return f"{at}.tools: there is no tool {_listed(unknown)}; there are {_listed(sorted(known))}"
+        return f"{at}.tools: there is no tool {_listed(unknown)}; there are {_tools_there(plugins, servers)}"
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from agent.gates import ASK_USER
 from agent.notifications import escape, excerpt
@@ -25,6 +25,7 @@ from background.queue import Run
 from background.sessions import Session
 from background.tasks import Task
 from background.times import rfc3339
+from knowledge import trust
 from knowledge.backend import Backend, BadQuery, Hit, SearchTimeout, StoreFailed
 
 TIMEOUT_S = 300.0
@@ -63,7 +64,8 @@ class Desk:
     session: Session
     step: Callable[[], int]
     foreground: Foreground
-    added: Mapping[str, Tool[Any]] = field(default_factory=dict)  # what plugins have added, by name
+    added: Mapping[str, Tool[Any]] = field(default_factory=dict)  # what plugins and MCP servers have added, by name
+    external: frozenset[str] = frozenset()  # of these tools, those whose answers come from outside
     refuses: Refuses | None = None  # the output guard: what is sent out is seen by its user at once
     job: Job | None = None  # whose turn it is, if it is one's
     sends: bool = True  # whether it may send out at all: no subagent in the foreground may
@@ -79,11 +81,31 @@ class Desk:
         return job.parent == self.job.id if self.job else job.session == self.session.uid
 
 
-def toolset(desk: Desk, names: tuple[str, ...]) -> FunctionToolset[Any]:
+def toolset(desk: Desk, names: tuple[str, ...]) -> "Tools":
     """The tools of these names. A name that is nobody's is left out: the fence closes on every doubt."""
     made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names]
     added = [tool for name, tool in desk.added.items() if name in names]
-    return FunctionToolset([*made, *added], id="outrider")
+    return Tools(FunctionToolset([*made, *added], id="outrider"), desk)
+
+
+@dataclass
+class Tools(WrapperToolset[Any]):
+    """Before a call brings something from outside, it is noted that what the turn answers is made of that too."""
+
+    wrapped: FunctionToolset[Any]  # type: ignore[assignment]
+    desk: Desk
+
+    @property
+    def tools(self) -> dict[str, Tool[Any]]:
+        """All of them, by name."""
+        return self.wrapped.tools
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        if name in self.desk.external:
+            await self.desk.db.write(tasks.has_read, self.desk.task.id, trust.EXTERNAL)
+        return await self.wrapped.call_tool(name, tool_args, ctx, tool)
 
 
 def _tool(name: str, function: Function, registry: Registry) -> Tool[Any]:

@@ -23,10 +23,11 @@ from agent import plugins, sdk
 from agent.budgets import Budgets
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
+from agent.mcp import Servers, ServersNotReady
 from agent.means import Bounds
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, offer_subagents, require_providers
-from agent.plugins import BUILTIN_STORE, Plugins
+from agent.plugins import BUILTIN_STORE, OURS, Plugins
 from agent.profiles import CHAT
 from agent.providers import announced, levels_by_provider
 from agent.reports import Reports
@@ -86,7 +87,8 @@ class Outrider:
         self._plugins = plugins.load()
         require_installed(settings, self._plugins)
         require_backend(settings, self._plugins)
-        self._offers = _offers(settings, self._plugins)
+        self._servers = _servers(settings, self._plugins)
+        self._offers = _offers(settings, self._plugins, self._servers)
         self._models = [self._model, *(offer.model for offer in self._offers.values() if offer.model)]
         self._serves, self._works = serves, works
         self.house: House
@@ -113,7 +115,15 @@ class Outrider:
             if self._serves:
                 await require_token(self.settings, db)
             self.house = House(
-                self.settings, db, store, self._plugins.registry, credentials, callers, self._offers, self._plugins
+                self.settings,
+                db,
+                store,
+                self._plugins.registry,
+                credentials,
+                callers,
+                self._offers,
+                self._plugins,
+                self._servers,
             )
             self.app = self._stack()
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
@@ -121,6 +131,9 @@ class Outrider:
             for watching in (journal.run_projector(db), callers.watch(), *telling):
                 stack.push_async_callback(_end, asyncio.create_task(watching))
             self.worker = Worker(db, self._handlers(), self._pools())
+            if self._works:
+                stack.push_async_callback(self._servers.stop)
+                self._servers.start()
             await self.worker.start()
             if self._works:
                 await db.write(start_purging)
@@ -220,6 +233,7 @@ class Outrider:
             say=saying(self.house.deltas),
             levels=levels_by_provider(settings.providers),
             budgets=Budgets(settings.job_tokens, settings.tree_tokens),
+            servers=self._servers,
         )
 
     def _pools(self) -> dict[str, int]:
@@ -238,17 +252,26 @@ def build(
     return Outrider(settings, model or _model(settings), now, serves=serves, works=works)
 
 
-def _offers(settings: Settings, added: Plugins) -> dict[str, Offer]:
+def _servers(settings: Settings, added: Plugins) -> Servers:
+    try:
+        return Servers(settings.mcp, {*OURS, *added.tools})
+    except ServersNotReady as error:
+        raise BadSetting(str(error)) from error
+
+
+def _offers(settings: Settings, added: Plugins, servers: Servers) -> dict[str, Offer]:
     """All profiles, made ready. Raises `BadSetting` for what means nothing here."""
     try:
         require_providers(settings.providers)
-        offer_subagents(settings.subagents, added)
-        return make_ready(
+        offers = make_ready(
             settings.defined_profiles,
             settings.answer_level,
             added,
             lambda name: build_model(name, settings.fallback_models),
+            servers,
         )
+        offer_subagents(settings.subagents, added, servers, offers)
+        return offers
     except BadProfile as error:
         raise BadSetting(str(error)) from error
 

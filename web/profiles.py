@@ -1,4 +1,5 @@
 """`[profiles.NAME]`, `[providers.NAME]`, `[plugins.NAME]`, `[subagents.NAME]` of `outrider.toml`: tables to values, each field checked as read.
+The checks serve `[mcp.NAME]` too (`mcp_tables.py`).
 
 Each field stands once, with what is allowed in it. A refusal is one line that names profile, field and value. Whether
 a handler, tool or model of that name exists is not known here: that shows when all is put together.
@@ -7,10 +8,11 @@ a handler, tool or model of that name exists is not known here: that shows when 
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from agent.mcp_servers import McpServer
 from agent.profiles import AGENT, BUILTIN, CHAT, Profile
 from agent.subagents import BUILTIN as BUILTIN_TYPES
 from agent.subagents import SubagentType
@@ -18,7 +20,7 @@ from background.ceilings import LEVELS
 
 OFFERED = "offered"  # beside the tables in `[profiles]`: what the setting `profiles` says where there are none
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
+TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}\*?")  # with * all of an MCP server's
 MOST_TASKS = 100_000
 MOST_DAYS = 36_500
 MOST_JOBS = 100_000
@@ -30,22 +32,27 @@ class BadTable(ValueError):
     """A table that cannot be used; the text is one line."""
 
 
-def _wanted(holds: object) -> None:
+def wanted(holds: object) -> None:
+    """Raises ValueError unless it holds."""
     if not holds:
         raise ValueError
 
 
-def _text(most: int) -> Check:
+def text(most: int) -> Check:
+    """A text that says something, of at most so many characters."""
+
     def check(value: Any) -> str:
-        _wanted(isinstance(value, str) and value.strip() and len(value) <= most)
+        wanted(isinstance(value, str) and value.strip() and len(value) <= most)
         return value
 
     return check
 
 
-def _named(pattern: re.Pattern[str]) -> Check:
+def named(pattern: re.Pattern[str]) -> Check:
+    """A text of this shape."""
+
     def check(value: Any) -> str:
-        _wanted(isinstance(value, str) and pattern.fullmatch(value))
+        wanted(isinstance(value, str) and pattern.fullmatch(value))
         return value
 
     return check
@@ -53,41 +60,41 @@ def _named(pattern: re.Pattern[str]) -> Check:
 
 def _names(value: Any) -> tuple[str, ...]:
     given = [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
-    _wanted(isinstance(given, list | tuple) and all(isinstance(name, str) and TOOL.fullmatch(name) for name in given))
+    wanted(isinstance(given, list | tuple) and all(isinstance(name, str) and TOOL.fullmatch(name) for name in given))
     return tuple(dict.fromkeys(given))
 
 
 def _whole(most: int) -> Check:
     def check(value: Any) -> int:
-        _wanted(type(value) is int and 1 <= value <= most)
+        wanted(type(value) is int and 1 <= value <= most)
         return value
 
     return check
 
 
 def _switch(value: Any) -> bool:
-    _wanted(isinstance(value, bool))
+    wanted(isinstance(value, bool))
     return value
 
 
 def _level(value: Any) -> str:
-    _wanted(value in LEVELS)
+    wanted(value in LEVELS)
     return value
 
 
 def _schema(value: Any) -> Any:
     document = json.loads(value) if isinstance(value, str) else value
-    _wanted(isinstance(document, dict))
+    wanted(isinstance(document, dict))
     json.dumps(document)  # TOML knows times, JSON does not
     return document
 
 
 LEVEL = (_level, "one of " + ", ".join(LEVELS))
 FIELDS: Mapping[str, tuple[Check, str]] = {
-    "description": (_text(2000), "a text of at most 2,000 characters"),
-    "handler": (_named(NAME), "the name of a handler: agent, echo, or one that a plugin adds"),
-    "model": (_text(256), "offline, or a model name of the agent library"),
-    "instructions": (_text(100_000), "a text of at most 100,000 characters"),
+    "description": (text(2000), "a text of at most 2,000 characters"),
+    "handler": (named(NAME), "the name of a handler: agent, echo, or one that a plugin adds"),
+    "model": (text(256), "offline, or a model name of the agent library"),
+    "instructions": (text(100_000), "a text of at most 100,000 characters"),
     "tools": (_names, "a list of names of tools"),
     "answer_level": LEVEL,
     "output_guard": (_switch, "true or false"),
@@ -102,13 +109,14 @@ OF_A_SUBAGENT: Mapping[str, tuple[Check, str]] = {
     "prompt": FIELDS["instructions"],
     "tools": FIELDS["tools"],
     "parks": FIELDS["output_guard"],
+    "profile": (named(NAME), "the name of a profile that a model answers"),
 }
 OF_A_PLUGIN = {"max_queued_jobs": (_whole(MOST_JOBS), f"a whole number from 1 to {MOST_JOBS:,}")}
 
 
 def read_profiles(tables: Any) -> dict[str, Profile]:
     """The profiles that `[profiles.NAME]` tables define, over those that are built in. Raises `BadTable`."""
-    _require_tables("profiles", tables)
+    require_tables("profiles", tables)
     return {
         name: profile if isinstance(profile, Profile) else _profile(name, profile) for name, profile in tables.items()
     }
@@ -118,7 +126,7 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
     at = f"profiles.{name}"
     if not NAME.fullmatch(name):
         raise BadTable(f"{at}: a profile's name is a small letter, then small letters, digits, - or _ (64 at most)")
-    given = _fields(at, table, FIELDS)
+    given = fields_of(at, table, FIELDS)
     profile = replace(BUILTIN.get(name) or Profile(name, f"The profile {name}."), **given)
     if name == CHAT and profile.handler != AGENT:
         raise BadTable(f"{at}.handler: must be {AGENT}: jobs and briefings are of this profile, and a model does them")
@@ -130,21 +138,21 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
 
 def read_providers(tables: Any) -> dict[str, str]:
     """The answer level of each provider that a `[providers.NAME]` table gives one. Raises `BadTable`."""
-    _require_tables("providers", tables)
-    given = {name: _fields(f"providers.{name}", table, {"answer_level": LEVEL}) for name, table in tables.items()}
+    require_tables("providers", tables)
+    given = {name: fields_of(f"providers.{name}", table, {"answer_level": LEVEL}) for name, table in tables.items()}
     return {name: fields.get("answer_level", LEVELS[0]) for name, fields in given.items()}
 
 
 def read_plugins(tables: Any) -> dict[str, int]:
     """How many jobs each plugin may have waiting that a `[plugins.NAME]` table says it of. Raises `BadTable`."""
-    _require_tables("plugins", tables)
-    given = {name: _fields(f"plugins.{name}", table, OF_A_PLUGIN) for name, table in tables.items()}
+    require_tables("plugins", tables)
+    given = {name: fields_of(f"plugins.{name}", table, OF_A_PLUGIN) for name, table in tables.items()}
     return {name: fields["max_queued_jobs"] for name, fields in given.items() if fields}
 
 
 def read_subagents(tables: Any) -> dict[str, SubagentType]:
     """The types of subagents that `[subagents.NAME]` tables define, or change of those built in. Raises `BadTable`."""
-    _require_tables("subagents", tables)
+    require_tables("subagents", tables)
     return {name: kind if isinstance(kind, SubagentType) else _subagent(name, kind) for name, kind in tables.items()}
 
 
@@ -152,7 +160,7 @@ def _subagent(name: str, table: Mapping[str, Any]) -> SubagentType:
     at = f"subagents.{name}"
     if not NAME.fullmatch(name):
         raise BadTable(f"{at}: the name of a type is a small letter, then small letters, digits, - or _ (64 at most)")
-    given = _fields(at, table, OF_A_SUBAGENT)
+    given = fields_of(at, table, OF_A_SUBAGENT)
     for kind in BUILTIN_TYPES:
         if kind.name == name:
             return replace(kind, **given)
@@ -172,15 +180,19 @@ def split(value: Any) -> tuple[dict[str, Any], Any]:
     return tables, value.get(OFFERED)
 
 
-def _require_tables(at: str, tables: Any) -> None:
+def require_tables(at: str, tables: Any) -> None:
+    """Raises `BadTable` unless these are tables, one a name."""
     if not isinstance(tables, Mapping):
         raise BadTable(f"{at}: must be tables, one a name: [{at}.NAME]")
     for name, table in tables.items():
-        if not isinstance(table, Mapping | Profile | SubagentType):
+        if not isinstance(table, Mapping | Profile | SubagentType | McpServer):
             raise BadTable(f"{at}.{name}: must be a table")
 
 
-def _fields(at: str, table: Any, fields: Mapping[str, tuple[Check, str]]) -> dict[str, Any]:
+def fields_of(
+    at: str, table: Any, fields: Mapping[str, tuple[Check, str]], secret: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields of a table, each checked. Raises `BadTable`, which does not repeat the value of a `secret` one."""
     if not isinstance(table, Mapping):
         raise BadTable(f"{at}: must be a table")
     given = {}
@@ -191,7 +203,8 @@ def _fields(at: str, table: Any, fields: Mapping[str, tuple[Check, str]]) -> dic
         try:
             given[field] = check(value)
         except (ValueError, TypeError, RecursionError):
-            raise BadTable(f"{at}.{field}: {shown(value)} is not {allowed}") from None
+            told = "what is given" if field in secret else shown(value)
+            raise BadTable(f"{at}.{field}: {told} is not {allowed}") from None
     return given
 
 

@@ -29,9 +29,11 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from agent.mcp_servers import McpServer
 from agent.profiles import BUILTIN, Profile
 from agent.subagents import SubagentType
 from background.ceilings import LEVELS
+from web.mcp_tables import filled, read_servers
 from web.own_address import callable_at, is_wildcard
 from web.profiles import BadTable, read_plugins, read_profiles, read_providers, read_subagents, shown, split
 from web.setting_values import (
@@ -64,8 +66,8 @@ DEFAULT_DATA = "~/.local/share/outrider"
 DEFAULT_ADDRESS = "http://127.0.0.1:8420"
 # Read by the command-line client, see client_settings(); a server started in the same shell lets them stand.
 OF_THE_CLIENT = frozenset({PREFIX + "URL", PREFIX + "TOKEN"})
-# Tables of the file, whose fields `web/profiles.py` knows; they have no line of the settings' table.
-TABLES = frozenset({"defined_profiles", "plugins", "providers", "subagents"})
+# Tables of the file, whose fields `web/profiles.py` and `web/mcp_tables.py` know; they have no line of the settings' table.
+TABLES = frozenset({"defined_profiles", "mcp", "plugins", "providers", "subagents"})
 
 SECRET = frozenset({"seal_key", "webhook_keys"})  # never repeated, in no refusal
 
@@ -198,6 +200,9 @@ class Settings(BaseModel):
     subagents: Annotated[Mapping[str, SkipValidation[SubagentType]], BeforeValidator(read_subagents)] = Field(
         default={}, exclude=True, description="`[subagents.NAME]`, by name."
     )
+    mcp: Annotated[Mapping[str, SkipValidation[McpServer]], BeforeValidator(read_servers)] = Field(
+        default={}, exclude=True, description="`[mcp.NAME]`, by name."
+    )
     providers: Annotated[Mapping[str, str], BeforeValidator(read_providers)] = Field(
         default={}, description="The answer level of each `[providers.NAME]` that gives one."
     )
@@ -312,7 +317,7 @@ def load(
     options = {key: value for key, value in command_line.items() if value is not None}
     named = _from_environment(environ)
     data = _data_folder(*_asked_data(options, named), makes=makes)
-    layers = [("the command line", options), ("the environment", named), (FILE, _from_file(data))]
+    layers = [("the command line", options), ("the environment", named), (FILE, _from_file(data, environ))]
     given = {key: (value, source) for source, layer in reversed(layers) for key, value in layer.items()}
     values: dict[str, Any] = {key: value for key, (value, _) in given.items()} | {"data": data}
     try:
@@ -382,14 +387,15 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {names[name]: value for name, value in found.items()}
 
 
-def _from_file(data: Path) -> dict[str, Any]:
+def _from_file(data: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     found = _toml(data / FILE)
     if "data" in found:
         raise BadSetting(f"data: {FILE} lies in the data folder and cannot move it; use --data or {PREFIX}DATA")
     for name in found:
-        _known(name, FILE, [*_simple(), "plugins", "providers", "subagents"])
+        _known(name, FILE, [*_simple(), "mcp", "plugins", "providers", "subagents"])
     try:
         defined, named = split(found.pop("profiles", None))
+        found |= {"mcp": filled(found["mcp"], environ)} if "mcp" in found else {}
     except BadTable as bad:
         raise BadSetting(f"{bad} ({FILE})") from None
     found |= {"defined_profiles": defined} if defined else {}

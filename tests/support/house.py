@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "web": {"agent", "background", "knowledge"},
 }
 GRPC = "web/a2a_grpc"
+MCP = "agent/mcp_client"
 # Each foreign tool has one room, or one module of it. The test tools have none, and the protocol's own library is used
 # where gRPC is served alone.
 FOREIGN = {
@@ -26,6 +27,7 @@ FOREIGN = {
     "apsw": "knowledge/",
     "pydantic_ai": "agent/",
     "pydantic_graph": "agent/",
+    "fastmcp": MCP,
     "opentelemetry": "agent/tracing.py",
     "starlette": "web/",
     "uvicorn": "web/",
@@ -41,8 +43,9 @@ FOREIGN = {
 }
 ENVIRONMENT = "web/settings.py"
 # The late imports: a command that only asks a server would otherwise load the agent library, or the stores', for nothing,
-# and who serves no gRPC need not have its libraries.
+# and who serves no gRPC, or has no MCP server, need not have their libraries.
 LATE = {
+    ("agent/mcp.py", "agent.mcp_connection.Connection"),
     ("web/cli.py", "web.process"),
     ("web/cli.py", "web.rotation"),
     ("web/cli_backup.py", "web.backups"),
