@@ -20,7 +20,7 @@ ASKING = (
     "cannot decide, and write down what you assumed."
 )
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
+_TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}\*?")
 
 
 class UnknownSubagent(LookupError):
@@ -37,7 +37,8 @@ class SubagentType:
 
     `name` is what the model picks, `description` tells it when to, `prompt` is the role's text, and `tools` are the
     only tools that such a worker may call; none means none. With `parks` a call that needs a person waits for one, up to
-    a deadline; without it, it is refused at once.
+    a deadline; without it, it is refused at once. `profile` is the one whose model works it, with its instructions, its
+    level and its guard; None for that of whoever sends it out.
     """
 
     name: str
@@ -49,6 +50,7 @@ class SubagentType:
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
             raise MalformedSubagent(
+    profile: str | None = None
                 f"name {self.name!r}: a small letter, then small letters, digits, - or _ (64 at most)"
             )
         for field in ("description", "prompt"):
@@ -63,6 +65,8 @@ class SubagentType:
 
 RESEARCHER = SubagentType(
     name="researcher",
+        if self.profile is not None and not (isinstance(self.profile, str) and _NAME.fullmatch(self.profile)):
+            raise MalformedSubagent(f"{self.name}: profile must be the name of one, not {self.profile!r}")
     description="Searches the knowledge store for one question and writes a report that cites its sources.",
     prompt=(
         "You are a researcher. Search the knowledge store with memory_recall, from more than one angle, until further "
@@ -95,6 +99,7 @@ class Registry:
             self.add(kind)
 
     def names(self) -> tuple[str, ...]:
+        self._levels: dict[str, str] = {}
         """All names, in the order in which they were added."""
         return tuple(self._types)
 
@@ -105,13 +110,23 @@ class Registry:
             raise UnknownSubagent(f"there is no subagent type {name!r}; there are: {', '.join(self._types)}")
         return kind
 
-    def change(self, kind: SubagentType) -> None:
-        """Puts a type in the place of the one of its name, or adds it."""
+    def level(self, name: str) -> str:
+        """The most that is kept of what a type's jobs say, because of its profile."""
+        return self._levels.get(name, "full")
+
+    def change(self, kind: SubagentType, level: str | None = None) -> None:
+        """Puts a type in the place of the one of its name, or adds it; of what it says no more than a level is kept."""
         self._types[kind.name] = kind
 
     def add(self, kind: SubagentType) -> None:
         """Adds a type; raises `MalformedSubagent` if it is none or its name is taken, and then changes nothing."""
         if not isinstance(kind, SubagentType):
+        if level:
+            self._levels[kind.name] = level
+
+    def drop(self, name: str) -> None:
+        """There is no type of this name any more."""
+        self._types.pop(name, None)
             raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
         if kind.name in self._types:
             raise MalformedSubagent(f"{kind.name}: there is a subagent type of this name already")

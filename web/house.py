@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
 from agent.subagents import Registry
@@ -82,6 +83,7 @@ class House:
     callers: Callers
     offers: Mapping[str, Offer]
     plugins: Plugins
+    servers: Servers = field(default_factory=Servers)
     deltas: Deltas = field(default_factory=Deltas)
     resolve: Resolve = addresses.resolve
     stopping: bool = False
@@ -102,9 +104,10 @@ class House:
 
     @property
     def flaws(self) -> list[str]:
-        """What does not work here while the rest does: broken plugins, profiles that take no work, an address that is guessed."""
+        """What does not work here while the rest does: broken plugins, profiles that take no work, MCP servers that are not
+        there, an address that is guessed."""
         offers = (offer.problem for offer in self.offered if offer.problem)
-        return [*self.plugins.problems, *offers, *([UNTOLD] if self.settings.guessed else [])]
+        return [*self.plugins.problems, *offers, *self.servers.problems, *([UNTOLD] if self.settings.guessed else [])]
 
     def require_open(self) -> None:
         """Raises `WORKER_UNAVAILABLE` once the process is stopping."""
