@@ -14,9 +14,9 @@ from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 
 from agent import budgets, handling, loop, taking_up, tracing
+from agent.at_hand import AtHand, at_hand
 from agent.budgets import OverBudget
 from agent.endings import LoopGaveUp, artifact, cut_short, ended_early, failed, plain_note, report_of
-from agent.gates import ASK_USER, Gates
 from agent.loop import ModelCallFailed, Progress, user_message
 from agent.means import Means
 from agent.models import classify
@@ -165,32 +165,30 @@ class Turns(Means):
         if turn.job:
             kind = self.plugins.registry.get(turn.job.subagent_type)
             names, instructions, parks = turn.job.tools, worker_instructions(kind), kind.parks
-        desk = self._desk(run, turn, progress, lambda specs: self._side_by_side(run, turn, offer, steps, specs))
+        hand = await at_hand(self.plugins, self.servers, names)
+        instructions = hand.told(instructions)
+        desk = self._desk(run, turn, progress, hand, lambda specs: self._side_by_side(run, turn, offer, steps, specs))
         async with asyncio.timeout(self._left_s(run, turn)):
             await loop.drive(
                 offer.model or self.model,
                 instructions,
-                toolset(desk, names),
+                toolset(desk, hand.names),
                 progress,
                 user_message(*turn.texts),
                 steps,
                 self.bounds.stall_s,
-                self._gates(names, parks=parks),
+                hand.gates(parks=parks),
             )
 
-    def _gates(self, names: tuple[str, ...], *, parks: bool) -> Gates:
-        """What of these tools waits for a person: those that plugins have marked so, and `ask_user`."""
-        added = {name: self.plugins.tools[name] for name in names if name in self.plugins.tools}
-        approvals = {name: one.tool for name, one in added.items() if one.needs_approval}
-        lasting = frozenset(name for name, one in added.items() if not one.stoppable)
-        return Gates(approvals, asking=ASK_USER in names, parks=parks, lasting=lasting)
-
-    def _desk(self, run: Run, turn: Turn, progress: Progress, foreground: Foreground, *, sends: bool = True) -> Desk:
+    def _desk(
+        self, run: Run, turn: Turn, progress: Progress, hand: AtHand, foreground: Foreground, *, sends: bool = True
+    ) -> Desk:
         return Desk(
             db=self.db,
             knowledge=self.knowledge,
             registry=self.plugins.registry,
-            added={name: added.tool for name, added in self.plugins.tools.items()},
+            added={name: added.tool for name, added in hand.added.items()},
+            external=hand.external,
             run=run,
             task=turn.task,
             session=turn.session,
@@ -277,18 +275,19 @@ class Turns(Means):
 
     async def _foreground(self, run: Run, turn: Turn, offer: Offer, steps: Steps, spec: Spec) -> str:
         progress = Progress([])
-        desk = self._desk(run, turn, progress, _none_below, sends=False)
+        hand = await at_hand(self.plugins, self.servers, spec.tools)
+        desk = self._desk(run, turn, progress, hand, _none_below, sends=False)
         instructions = worker_instructions(self.plugins.registry.get(spec.subagent_type))
         try:
             await loop.drive(
                 offer.model or self.model,
-                instructions,
-                toolset(desk, spec.tools),
+                hand.told(instructions),
+                toolset(desk, hand.names),
                 progress,
                 user_message(harmless(spec.prompt)),
                 Counted(self, turn, steps),
                 self.bounds.stall_s,
-                self._gates(spec.tools, parks=False),  # part of one tool call: nothing of it could be kept meanwhile
+                hand.gates(parks=False),  # part of one tool call: nothing of it could be kept meanwhile
             )
         except (ModelCallFailed, AgentRunError) as error:
             return ended_early("MODEL_FAILED", classify(error.__cause__ or error, quote=steps.quotes).message, progress)
