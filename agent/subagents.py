@@ -46,11 +46,11 @@ class SubagentType:
     prompt: str
     tools: tuple[str, ...] = ()
     parks: bool = False
+    profile: str | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
             raise MalformedSubagent(
-    profile: str | None = None
                 f"name {self.name!r}: a small letter, then small letters, digits, - or _ (64 at most)"
             )
         for field in ("description", "prompt"):
@@ -61,12 +61,12 @@ class SubagentType:
             raise MalformedSubagent(f"{self.name}: tools must be a tuple of tool names, not {self.tools!r}")
         if not isinstance(self.parks, bool):
             raise MalformedSubagent(f"{self.name}: parks must be true or false, not {self.parks!r}")
+        if self.profile is not None and not (isinstance(self.profile, str) and _NAME.fullmatch(self.profile)):
+            raise MalformedSubagent(f"{self.name}: profile must be the name of one, not {self.profile!r}")
 
 
 RESEARCHER = SubagentType(
     name="researcher",
-        if self.profile is not None and not (isinstance(self.profile, str) and _NAME.fullmatch(self.profile)):
-            raise MalformedSubagent(f"{self.name}: profile must be the name of one, not {self.profile!r}")
     description="Searches the knowledge store for one question and writes a report that cites its sources.",
     prompt=(
         "You are a researcher. Search the knowledge store with memory_recall, from more than one angle, until further "
@@ -95,11 +95,11 @@ class Registry:
 
     def __init__(self, types: Iterable[SubagentType] = BUILTIN) -> None:
         self._types: dict[str, SubagentType] = {}
+        self._levels: dict[str, str] = {}
         for kind in types:
             self.add(kind)
 
     def names(self) -> tuple[str, ...]:
-        self._levels: dict[str, str] = {}
         """All names, in the order in which they were added."""
         return tuple(self._types)
 
@@ -117,16 +117,16 @@ class Registry:
     def change(self, kind: SubagentType, level: str | None = None) -> None:
         """Puts a type in the place of the one of its name, or adds it; of what it says no more than a level is kept."""
         self._types[kind.name] = kind
-
-    def add(self, kind: SubagentType) -> None:
-        """Adds a type; raises `MalformedSubagent` if it is none or its name is taken, and then changes nothing."""
-        if not isinstance(kind, SubagentType):
         if level:
             self._levels[kind.name] = level
 
     def drop(self, name: str) -> None:
         """There is no type of this name any more."""
         self._types.pop(name, None)
+
+    def add(self, kind: SubagentType) -> None:
+        """Adds a type; raises `MalformedSubagent` if it is none or its name is taken, and then changes nothing."""
+        if not isinstance(kind, SubagentType):
             raise MalformedSubagent(f"a SubagentType is wanted, not {type(kind).__name__}")
         if kind.name in self._types:
             raise MalformedSubagent(f"{kind.name}: there is a subagent type of this name already")
