@@ -22,6 +22,7 @@ from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
     ModelConnectionError,
+    ModelContextWindowExceededError,
     ModelHTTPError,
     ModelQuotaExceededError,
     ModelRequestRejectedError,
@@ -171,6 +172,13 @@ def classify(error: BaseException, *, quote: bool = True) -> Failure:
     transient = _is_transient(error)
     wait = error.retry_after if transient and isinstance(error, ModelAPIError) else None
     return Failure(transient, wait, _message(error, quote))
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Whether a model call failed because its model does not take so much, or one of several models does not."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_too_long, error.exceptions))
+    return isinstance(error, ModelContextWindowExceededError)
 
 
 def _all_failed(members: list[Failure]) -> Failure:

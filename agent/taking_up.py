@@ -13,6 +13,7 @@ from background import (
     ceilings,
     checkpoints,
     delivery,
+    gists,
     job_rows,
     messages,
     queue,
@@ -23,11 +24,13 @@ from background import (
     terminal,
 )
 from background.database import Row, Tx
+from background.gists import Gist
 from background.queue import Run
 from background.sessions import Session
 from background.tasks import Past, Task
 from background.times import rfc3339
 
+MOST_OUT = 65  # of the jobs that are out: one more than a model is told of
 MODELS = frozenset({"chat"})  # the profiles that a model answers
 
 
@@ -55,6 +58,8 @@ class Turn:
     past: list[Past]
     job: job_rows.Job | None
     attempt: int
+    gist: Gist | None = None  # what stands for the turns before those of `past`
+    out: tuple[job_rows.Job, ...] = ()  # what it has sent out, and has not been told the end of
 
     @property
     def nothing_to_tell(self) -> bool:
@@ -82,16 +87,28 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         stored["input"] = json.dumps(texts, ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
     background = task.origin == "background"
+    job = job_rows.by_id(tx, task.cause or "") if background else None
+    gist = None if job else gists.of(tx, task.session)
     return Turn(
         task=task,
         session=session,
         texts=json.loads(stored["input"]),
         contents=[],
         stored=stored,
-        past=[] if background else tasks.past_turns(tx, task.session, task.id, past_limit),
-        job=job_rows.by_id(tx, task.cause or "") if background else None,
+        past=_past(tx, task, job, gist, past_limit),
+        job=job,
         attempt=run.attempt,
+        gist=gist,
+        out=tuple(job_rows.not_told(tx, job.session if job else task.session, job and job.id, MOST_OUT)),
     )
+
+
+def _past(tx: Tx, task: Task, job: job_rows.Job | None, gist: Gist | None, limit: int) -> list[Past]:
+    """The earlier turns that a turn goes on from: those of its session behind the gist, or the attempts that a job knows."""
+    if job:
+        return tasks.past_of(tx, job.knows)
+    after = (gist.upto_at, gist.upto) if gist else (0, "")
+    return tasks.past_turns(tx, task.session, task.id, limit, after)
 
 
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:

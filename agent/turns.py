@@ -11,25 +11,27 @@ from dataclasses import replace
 from functools import partial
 
 from pydantic_ai.exceptions import AgentRunError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 
 from agent import budgets, handling, loop, taking_up, tracing
 from agent.at_hand import AtHand, at_hand
 from agent.budgets import OverBudget
+from agent.compaction import CLOSER, PAST_TURNS, Compaction, TooLong, draw_closer
 from agent.endings import LoopGaveUp, artifact, cut_short, ended_early, failed, plain_note, report_of
 from agent.loop import ModelCallFailed, Progress, user_message
 from agent.means import Means
-from agent.models import classify
+from agent.models import classify, is_too_long
 from agent.notifications import excerpt, harmless
 from agent.offers import Offer, gone
 from agent.on_behalf import on_behalf_of
+from agent.outstanding import outstanding
 from agent.providers import before_requests
 from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Turn
 from agent.tools import NONE_BELOW, Desk, Foreground, Refuses, toolset
 from agent.turn_steps import Counted, Steps
-from background import delivery, expenses, queue, tasks, terminal
+from agent.windows import Window, known_tools, tokens_in, tokens_of, tokens_of_tools, window_of
+from background import delivery, expenses, follow_ups, queue, tasks, terminal
 from background.about import about
 from background.database import Tx
 from background.errors import StorageUnavailable, TryAgain, Unread
@@ -37,16 +39,14 @@ from background.jobs import Spec
 from background.limits import SECOND
 from background.questions import Parks, Question
 from background.queue import Run
-from background.tasks import Past
 from background.terminal import Outcome
 from background.usage import Usage
 from background.worker import backoff
 
 log = logging.getLogger(__name__)
 
-PAST_TURNS = 50
-PAST_CHARS = 200_000
 LONGEST_RETRY_AFTER_S = 3600.0
+TOO_LONG = "It is too long for its model, also with all cut that can be."
 
 
 class Turns(Means):
@@ -55,13 +55,16 @@ class Turns(Means):
     def begin(self, tx: Tx, run: Run) -> tuple[Run, Turn]:
         """How a run of the kinds `turn` and `job` begins, or goes on."""
         answered_by_models = [name for name, offer in self.offers.items() if offer.by_model]
-        return run, taking_up.begin(tx, run, self.shape, PAST_TURNS, answered_by_models)
+        return run, taking_up.begin(tx, run, self.shape, PAST_TURNS + 1, answered_by_models)
 
     async def run(self, begun: tuple[Run, Turn]) -> None:
         """The handler of the kinds `turn` and `job`."""
         run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
-        with on_behalf_of(turn.task.owner, turn.job and turn.job.id), about(turn.job and turn.job.id):
+        with (
+            on_behalf_of(turn.task.owner, turn.job and turn.job.id, incognito=turn.task.incognito),
+            about(turn.job and turn.job.id),
+        ):
             if turn.task.origin != "user":
                 log.info("task %s begins or goes on, attempt %s of run %s", turn.task.id, run.attempt, run.id)
             name, traced = await self._traced(turn)
@@ -88,7 +91,9 @@ class Turns(Means):
         await self.db.write(_expire, run)
 
     async def _ended(self, run: Run, turn: Turn, offer: Offer) -> bool:
-        """Work until the task has ended or is parked; False where a message came to it that it has not taken up."""
+        """Work until the task has ended or is parked; False where it goes on: a message came to it that it has not taken up,
+        or its model could not take all that it was given.
+        """
         steps = Steps(self, run, turn, offer)
         try:
             outcome = await self._paid(run, turn, offer, steps)
@@ -98,6 +103,9 @@ class Turns(Means):
                 await self.persist(_park, run, parks.question, self.bounds.job_timeout_s if turn.job else None)
                 return True
             outcome = refused
+        except TooLong:
+            await self.persist(draw_closer, run)
+            return False
         outcome = await released(offer, self.plugins, turn.task.id, outcome, report=turn.job is not None)
         keep = not (offer.guarded and outcome.state == "failed")
         try:
@@ -129,6 +137,8 @@ class Turns(Means):
                 await steps.begin_call(f"handled:{len(turn.contents) - 1}", offer.handler.name)
             holding = handling.Holding(turn.stored, None if offer.holds_back else self._committing(run))
             return await handling.handle(turn, offer, offer.handler, holding, self._left_s(run, turn), limit)
+        if turn.job and turn.job.follow_up and not turn.past:
+            return Outcome("failed", reason="INTERRUPTED", detail=follow_ups.GONE)
         return await self._think(run, turn, offer, steps)
 
     def _committing(self, run: Run) -> Callable[[str], Awaitable[None]]:
@@ -141,11 +151,14 @@ class Turns(Means):
         return commit
 
     async def _think(self, run: Run, turn: Turn, offer: Offer, steps: Steps) -> Outcome:
-        progress = Progress(_history(turn.past))
+        progress = Progress([], loop.kept_of(turn.stored))
         try:
             await self._drive(run, turn, offer, progress, steps)
         except ModelCallFailed as error:
-            return await self._after_failure(run, progress, error.__cause__ or error, steps.quotes)
+            cause = error.__cause__ or error
+            if is_too_long(cause) and CLOSER not in turn.stored:
+                raise TooLong from error
+            return await self._after_failure(run, progress, cause, steps.quotes)
         except AgentRunError as error:
             return failed(progress, "MODEL_FAILED", classify(error, quote=steps.quotes).message)
         except UnknownSubagent as error:
@@ -164,21 +177,36 @@ class Turns(Means):
         names, instructions, parks = offer.tools, offer.instructions, True
         if turn.job:
             kind = self.plugins.registry.get(turn.job.subagent_type)
-            names, instructions, parks = turn.job.tools, worker_instructions(kind), kind.parks
+            names, instructions, parks = turn.job.tools, worker_instructions(kind, turn.job.follow_up), kind.parks
+        instructions = "\n\n".join(filter(None, (instructions, outstanding(turn.out))))
         hand = await at_hand(self.plugins, self.servers, names)
         instructions = hand.told(instructions)
         desk = self._desk(run, turn, progress, hand, lambda specs: self._side_by_side(run, turn, offer, steps, specs))
+        tools, opening, window = toolset(desk, hand.names), user_message(*turn.texts), self._window(turn, offer)
+        around = tokens_in(instructions) + tokens_of_tools(known_tools(tools))
         async with asyncio.timeout(self._left_s(run, turn)):
+            past = self._compaction(run, turn, offer, steps, window)
+            progress.history = await past.history(around + tokens_of([opening, *progress.turn]))
             await loop.drive(
                 offer.model or self.model,
                 instructions,
-                toolset(desk, hand.names),
+                tools,
                 progress,
-                user_message(*turn.texts),
+                opening,
                 steps,
                 self.bounds.stall_s,
                 hand.gates(parks=parks),
+                window.room,
             )
+
+    def _window(self, turn: Turn, offer: Offer) -> Window:
+        """What its model takes at once; half of that, once it has refused what should have fitted."""
+        window = window_of(offer.model or self.model, self.context_tokens)
+        return window.half if CLOSER in turn.stored else window
+
+    def _compaction(self, run: Run, turn: Turn, offer: Offer, steps: Steps, window: Window) -> Compaction:
+        model = offer.model or self.model
+        return Compaction(self.db, self.persist, run, turn, model, window, steps.tab, self.bounds.stall_s)
 
     def _desk(
         self, run: Run, turn: Turn, progress: Progress, hand: AtHand, foreground: Foreground, *, sends: bool = True
@@ -220,7 +248,8 @@ class Turns(Means):
         if failure.transient and tries < self.db.limits.max_attempts:
             asked = min(failure.retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
             raise TryAgain(max(asked, backoff(tries)), failure.message)
-        return failed(progress, "MODEL_FAILED", failure.message)
+        told = f"{TOO_LONG} {failure.message}" if is_too_long(error) else failure.message
+        return failed(progress, "MODEL_FAILED", told)
 
     async def _completed(self, turn: Turn, progress: Progress) -> Outcome:
         if turn.job and not progress.final_texts:
@@ -288,6 +317,7 @@ class Turns(Means):
                 Counted(self, turn, steps),
                 self.bounds.stall_s,
                 hand.gates(parks=False),  # part of one tool call: nothing of it could be kept meanwhile
+                self._window(turn, offer).room,
             )
         except (ModelCallFailed, AgentRunError) as error:
             return ended_early("MODEL_FAILED", classify(error.__cause__ or error, quote=steps.quotes).message, progress)
@@ -315,22 +345,3 @@ def _settle_without_steps(tx: Tx, run: Run, outcome: Outcome) -> bool:
     if settled:
         tasks.scrub(tx, run.task_id or "")
     return settled
-
-
-def _history(past: list[Past]) -> list[ModelMessage]:
-    """The session's earlier turns as the model saw them, the latest that fit, each with an answer."""
-    history: list[list[ModelMessage]] = []
-    room = PAST_CHARS
-    for row in reversed(past):
-        if row.transcript and row.state == "completed":
-            room -= len(row.transcript)
-            messages = loop.load(row.transcript)
-        elif row.text is not None and row.state != "completed":
-            note = f"(This turn {row.state}: {row.detail or row.state})"
-            messages = [user_message(harmless(row.text)), ModelResponse(parts=[TextPart(note)])]
-        else:
-            continue
-        if room < 0:
-            break
-        history.append(messages)
-    return [message for messages in reversed(history) for message in messages]

@@ -7,10 +7,12 @@ changes no message.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolCallPart
 from pydantic_ai.models import Model
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 UNKNOWN = 32_000  # tokens, of a model of which nothing is known
 MOST = 128_000  # also where a model would take more: each turn pays for all that it is given
@@ -57,6 +59,18 @@ def tokens_of_tools(tools: Iterable[ToolDefinition]) -> int:
     """About how many tokens it takes to offer these tools."""
     told = [[tool.name, tool.description, tool.parameters_json_schema] for tool in tools]
     return tokens_in(json.dumps(told))
+
+
+def known_tools(toolset: AbstractToolset[Any]) -> list[ToolDefinition]:
+    """The tools of a set that can be named without asking a server for them."""
+    found: list[ToolDefinition] = []
+
+    def look(leaf: AbstractToolset[Any]) -> None:
+        if isinstance(leaf, FunctionToolset):
+            found.extend(tool.tool_def for tool in leaf.tools.values())
+
+    toolset.apply(look)
+    return found
 
 
 def text_of(part: object) -> str:

@@ -233,6 +233,7 @@ class Outrider:
             say=saying(self.house.deltas),
             levels=levels_by_provider(settings.providers),
             budgets=Budgets(settings.job_tokens, settings.tree_tokens),
+            context_tokens=settings.context_tokens,
             servers=self._servers,
         )
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
+from agent.addresses import Allowed
 from agent.profiles import BUILTIN
-from web.addresses import Allowed
 
 SEAL_KEY_BYTES = 32
 
@@ -140,6 +140,7 @@ def signing_keys(value: SecretStr | None) -> SecretStr | None:
 Count = Annotated[int, BeforeValidator(no_bool)]
 Port = Annotated[int, Ge(1), Le(65_535), BeforeValidator(no_bool)]
 Tokens = Annotated[int, Ge(1), Le(1_000_000_000_000), BeforeValidator(no_bool)]
+Window = Annotated[int, Ge(4_000), Le(100_000_000), BeforeValidator(no_bool)]
 Seconds = Annotated[float, BeforeValidator(no_bool)]
 Switch = Annotated[bool, Field(strict=True), BeforeValidator(switch)]
 Name = Annotated[str, AfterValidator(named)]

@@ -45,6 +45,7 @@ from web.setting_values import (
     Seconds,
     Switch,
     Tokens,
+    Window,
     as_text,
     authority,
     database_file,
@@ -154,6 +155,13 @@ class Settings(BaseModel):
         "a whole number from 1 to 1,000,000,000,000",
         "Most model tokens of all jobs of a session, those of jobs too, until its user speaks again.",
         shown="empty: no limit",
+    )
+    context_tokens: Annotated[Window | None, BeforeValidator(unset_if_empty)] = _told(
+        None,
+        "a whole number from 4,000 to 100,000,000",
+        "Most tokens of a request to a model, with its answer. Older turns are condensed before it is reached. A model of which the agent "
+        "library knows that it takes less is given less.",
+        shown="unset: what is known of the model, up to 128,000; 32,000 where nothing is known",
     )
     max_unattended_turns: Count = _bounded(
         8, 0, 1000, "Turns in a row that Outrider may start in a session before its user speaks again."

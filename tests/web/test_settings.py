@@ -49,6 +49,7 @@ WORDS: dict[str, tuple[Any, str, Any, str]] = {
     "grpc_port": (None, "50051", 50_051, "65536"),
     "job_tokens": (None, "1", 1, "0"),
     "tree_tokens": (None, "1000000000000", 1_000_000_000_000, "1000000000001"),
+    "context_tokens": (None, "4000", 4_000, "3999"),
     "model": ("offline", "openai:gpt-5-mini", "openai:gpt-5-mini", " "),
     "fallback_models": ((), "a:b, c:d", ("a:b", "c:d"), "a\x07"),
     "database_url": (None, "sqlite:////tmp/x.db", "sqlite:////tmp/x.db", "postgresql://u:secret@h/db"),
@@ -138,6 +139,7 @@ def test_the_later_source_wins(load_from: Load, key: str) -> None:
         "grpc_port": ["50051", "50052", "50053"],
         "job_tokens": ["5000", "6000", "7000"],
         "tree_tokens": ["5000", "6000", "7000"],
+        "context_tokens": ["5000", "6000", "7000"],
     }
     number = BOUNDS.get(key, (0, 0, 0, 0))[1] or 1
     numbers = [f"{number + step:g}" for step in (1, 2, 3)]
