@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.material import RECALLED
 from agent.notifications import erased_block
 from agent.reports import SOURCE_TYPE
-from agent.tools import RECALLED
 from background import queue, retention
 from background.database import Database, Tx
 from background.errors import StorageUnavailable, TryAgain

@@ -1,4 +1,5 @@
 """For whom code acts that is not told: the owner of the turn that it runs in, and its job; outside a turn the operator.
+What is done in an incognito turn is incognito.
 
 It is a variable of the context, so what a turn awaits, or starts in a thread, acts for its owner too.
 """
@@ -11,6 +12,7 @@ OPERATOR = "local"
 _owner: ContextVar[str] = ContextVar("owner", default=OPERATOR)
 _plugin: ContextVar[str | None] = ContextVar("plugin", default=None)
 _job: ContextVar[str | None] = ContextVar("job", default=None)
+_incognito: ContextVar[bool] = ContextVar("incognito", default=False)
 
 
 def owner_now() -> str:
@@ -38,12 +40,18 @@ def job_now() -> str | None:
     return _job.get()
 
 
+def incognito_now() -> bool:
+    """Whether the caller runs in a turn of an incognito session."""
+    return _incognito.get()
+
+
 @contextmanager
-def on_behalf_of(owner: str, job: str | None = None) -> Iterator[None]:
+def on_behalf_of(owner: str, job: str | None = None, *, incognito: bool = False) -> Iterator[None]:
     """What runs in this block acts for `owner`, in the turn of this job."""
-    token, of_job = _owner.set(owner), _job.set(job)
+    token, of_job, quiet = _owner.set(owner), _job.set(job), _incognito.set(incognito)
     try:
         yield
     finally:
+        _incognito.reset(quiet)
         _job.reset(of_job)
         _owner.reset(token)

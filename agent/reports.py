@@ -65,10 +65,10 @@ class Reports:
         """Put a report into the index, as it is kept. Returns the answer level at which it is; raises `StoreFailed`.
 
         None for what is not indexed: no report, a partial one, an attempt that a later one has replaced, a job that
-        was erased.
+        was erased, or is incognito.
         """
         job, text, level = await self.db.read(_report_of, job_id)
-        if job is None or job.attempts != attempt or job.status != "completed" or not text:
+        if job is None or job.incognito or job.attempts != attempt or job.status != "completed" or not text:
             return None
         await self.knowledge.put(
             Document(
@@ -79,6 +79,7 @@ class Reports:
                 heading=f"{job.description} ({job.id})",
                 text=text,
                 trust=trust.AGENT,
+                made_of=job.made_of,
                 created_at=job.completed_at or 0,
                 job_id=job.id,
             )

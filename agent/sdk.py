@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.on_behalf import job_now, owner_now, plugin_now
+from agent.on_behalf import incognito_now, job_now, owner_now, plugin_now
 from agent.running import Running
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
@@ -19,6 +19,7 @@ from background.database import Database, Tx
 from background.errors import Fault
 from background.job_rows import Job
 from background.jobs import Spec
+from background.sessions import Session
 from knowledge.backend import Backend, Hit
 
 SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -57,37 +58,51 @@ class Status:
         return getattr(self.job, name)
 
 
-async def open_session(session: str | None = None) -> str:
+async def open_session(session: str | None = None, *, incognito: bool | None = None) -> str:
     """Makes the owner's chat of this id, unless it is there; without an id a new one. Returns its id.
 
-    Raises a fault for an id that is not 1 to 128 of the characters A-Z a-z 0-9 . _ : - or that Outrider gives itself.
+    An `incognito` one is remembered nowhere. Raises a fault for an id that is not 1 to 128 of the characters A-Z a-z 0-9
+    . _ : - or that Outrider gives itself, and for a chat that is there and is not as it is asked for.
     """
     given = f"s-{secrets.token_hex(8)}" if session is None else session
     if not SESSION_ID.fullmatch(given) or given.casefold().startswith(sessions.BACKGROUND):
         raise Fault("invalid", "A session's id is 1 to 128 of the characters A-Z a-z 0-9 . _ : -", field="session")
-    return (await _here().write(sessions.open_session, owner_now(), given)).id
+    return (await _here().write(_open, owner_now(), given, incognito, incognito_now())).id
+
+
+def _open(tx: Tx, owner: str, given: str, incognito: bool | None, otherwise: bool) -> Session:
+    if incognito is None and sessions.find(tx, owner, given) is None:
+        incognito = otherwise
+    return sessions.open_session(tx, owner, given, incognito=incognito)
 
 
 async def spawn_background(
-    *, session: str, description: str = "", prompt: str, subagent_type: str = "general", key: str | None = None
+    *,
+    session: str,
+    description: str = "",
+    prompt: str,
+    subagent_type: str = "general",
+    key: str | None = None,
+    incognito: bool = False,
 ) -> str:
     """Send a job out for a session that exists; its id. It comes back there as a briefing.
 
-    The same `key` again is the same job. Raises `background.errors.Fault` with a sentence and a kind or a reason
+    An `incognito` one, as all of an incognito session are, wakes nobody and is told with the session's next turn. The same
+    `key` again is the same job. Raises `background.errors.Fault` with a sentence and a kind or a reason
     (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`, `RESULT_NOT_STORABLE`), and then nothing is stored.
     """
     asked = {"description": description, "prompt": prompt, "subagent_type": subagent_type, "key": key}
-    (job_id,) = await spawn_batch(session=session, jobs=[asked])
+    (job_id,) = await spawn_batch(session=session, jobs=[asked], incognito=incognito)
     return job_id
 
 
-async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]]) -> list[str]:
+async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]], incognito: bool = False) -> list[str]:
     """Send several out as one batch, taken whole or refused whole; their ids, in order. Raises like `spawn_background`."""
     here = _here()
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
-    by = plugin_now()
-    specs = [(_key(asked), replace(spec_of(here.registry, asked), plugin=by)) for asked in jobs]
+    by = {"plugin": plugin_now(), "incognito": incognito or incognito_now()}
+    specs = [(_key(asked), replace(spec_of(here.registry, asked), **by)) for asked in jobs]
     return [job.id for job in await here.write(_spawn, owner_now(), session, specs, here.level, job_now())]
 
 

@@ -4,7 +4,7 @@ What is refused is refused with a word of the contract and a sentence, and nothi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.subagents import Registry, UnknownSubagent
@@ -15,6 +15,7 @@ from background.job_rows import Job
 from background.jobs import Spec
 from background.sessions import Session
 from background.text import clean, clip
+from knowledge import trust
 
 MAX_DESCRIPTION = 2000  # characters that are taken; a label is made of them
 LABEL = 200
@@ -74,15 +75,22 @@ def send_out(
 ) -> list[Job]:
     """Send out keyed specs as one batch, all or none, kept at an answer level; by a job, where there is a `sender`.
 
-    What is sent out from a job's own session is its job's, and comes back to the chat that the job is for. Raises faults:
-    `DEPTH_LIMIT`, `QUEUE_LIMIT`, `RESULT_NOT_STORABLE`, `conflict` for a key used otherwise.
+    What is sent out from a job's own session is its job's, and comes back to the chat that the job is for. What a job sends
+    out is incognito where it is, and is made of what the job had read. Raises faults: `DEPTH_LIMIT`, `QUEUE_LIMIT`,
+    `RESULT_NOT_STORABLE`, `conflict` for a key used otherwise.
     """
     sender = sender or _job_in(tx, session)
     depth = require_depth(sender, tx.limits.max_depth)
     if sender and session.kind == "background":
         session = sessions.by_uid(tx, sender.session)
     parent = sender.id if sender and sender.session == session.uid else None
+    specs = [(key, _handed_down(sender, spec)) for key, spec in specs] if sender else specs
     return jobs.spawn(tx, session, batch_id, specs, closed=closed, level=level, parent=parent, depth=depth)
+
+
+def _handed_down(sender: Job, spec: Spec) -> Spec:
+    made_of = trust.lowest(spec.made_of, sender.made_of)
+    return replace(spec, incognito=spec.incognito or sender.incognito, made_of=made_of)
 
 
 def _job_in(tx: Tx, session: Session) -> Job | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agent import material
 from agent.notifications import Notice, Rendered, escape, harmless, render
 from background import (
     ceilings,
@@ -29,6 +30,7 @@ from background.queue import Run
 from background.sessions import Session
 from background.tasks import Past, Task
 from background.times import rfc3339
+from knowledge import trust
 
 MOST_OUT = 65  # of the jobs that are out: one more than a model is told of
 MODELS = frozenset({"chat"})  # the profiles that a model answers
@@ -204,22 +206,26 @@ def reopen(tx: Tx, run: Run, turn: Turn, shape: Shape) -> Turn:
 def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | None:
     if not rows:
         return None
-    notices = [_notice(tx, row["job_id"], row["failed_turns"]) for row in rows]
+    ended = [(job_rows.by_id(tx, row["job_id"]), row["failed_turns"]) for row in rows]
+    notices = [_notice(tx, task, job, failed_turns) for job, failed_turns in ended]
     room = shape.notifications_chars - messages.notified_chars(tx, task.id)
     rendered = render(notices, shape.excerpt_chars, room)
     if not rendered.job_ids:
         return None
     # A report may have been kept at a higher level than this turn's.
     rendered = replace(rendered, text=ceilings.keep(task.ceiling, rendered.text, tx.redact))
-    for job_id in rendered.job_ids:
-        delivery.attach(tx, task.id, job_id)
+    for job, _ in ended:
+        if job.id in rendered.job_ids:
+            delivery.attach(tx, task.id, job.id)
+            tasks.has_read(tx, task.id, material.tier_of(job))
     messages.log(tx, task.session, "notification", rendered.text, task_id=task.id, job_ids=rendered.job_ids)
     delivery.no_room(tx, task.id, [row["job_id"] for row in rows if row["job_id"] not in rendered.job_ids])
     return rendered
 
 
-def _notice(tx: Tx, job_id: str, failed_turns: int) -> Notice:
-    job = job_rows.by_id(tx, job_id)
+def _notice(tx: Tx, task: Task, job: job_rows.Job, failed_turns: int) -> Notice:
+    if job.incognito and not task.incognito:  # what is said here is kept as in any other session
+        job = replace(job, description="(incognito)", detail="")
     result = results.read(tx, job.task_id)
     return Notice(
         job_id=job.id,
@@ -236,6 +242,8 @@ def _notice(tx: Tx, job_id: str, failed_turns: int) -> Notice:
         canceled_by=job.canceled_by,
         more=_pointer(job),
         textless=failed_turns >= delivery.TEXTLESS_AFTER,
+        external=material.tier_of(job) == trust.EXTERNAL,
+        incognito=job.incognito and not task.incognito,
     )
 
 

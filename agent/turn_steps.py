@@ -45,7 +45,7 @@ class Steps:
     @property
     def quotes(self) -> bool:
         """Whether others than its user may be told in its words what went wrong."""
-        return self._level == "full"
+        return self._level == "full" and not self._turn.task.incognito
 
     async def ask(self, provider: str) -> None:
         """A request to this provider is about to be made: budgets and its level have their say.

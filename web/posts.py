@@ -181,8 +181,8 @@ def _members(tx: Tx, run: Run) -> list[Job]:
 
 
 def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, max_unattended: int) -> str | None:
-    if not any(job.canceled_by != "user" for job in pending):
-        return "Nothing here is news to its user; it is told with the session's next turn."
+    if all(job.canceled_by == "user" or job.incognito for job in pending):
+        return delivery.INCOGNITO if any(job.incognito for job in pending) else delivery.NO_NEWS
     if not auto_resume:
         return "OUTRIDER_AUTO_RESUME is off; it is told with the session's next turn."
     if session.unattended >= max_unattended:
