@@ -21,10 +21,12 @@ HEADER = (
 HELD_BACK = "(the text is left out: turns that were to tell it failed)"
 UNSAID = "(the text is left out: it is incognito, and its user reads it by the job's id)"
 OLDER = "older-turns"
+MEMORY = "session-memory"
 TAGS = (
     "task-notification",
     "more-jobs",
     OLDER,
+    MEMORY,
 )  # those that open what the system says; all others count inside of them only
 _UNSEEN = r"\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff"
 _HYPHEN = r"[-\u2010-\u2015\u2212]"
@@ -37,7 +39,9 @@ _SENTENCE_END = re.compile(r"[.!?…](?=\s)|[。！？]|\n\s*\n")
 
 @dataclass(frozen=True)
 class Notice:
-    """What is to be told of a job. `ended` is a time as text; `more` says how the rest of the report can be had."""
+    """What is to be told of a job. `ended` is a time as text; `more` says how the rest of the report can be had. `external`:
+    the report is made of what comes from outside; `textless` and `incognito`: it is not to be told in words.
+    """
 
     job_id: str
     subagent: str
@@ -53,12 +57,12 @@ class Notice:
     canceled_by: str | None = None
     more: str = ""
     textless: bool = False
+    external: bool = False
+    incognito: bool = False
 
 
 @dataclass(frozen=True)
 class Rendered:
-    external: bool = False
-    incognito: bool = False
     """The message's text and the jobs in it; those that had no room even for a line are not, and wait."""
 
     text: str
@@ -230,8 +234,8 @@ def _result(notice: Notice, width: int) -> list[str]:
         f'chars="{len(notice.report)}"'
         + (' truncated="true"' if cut else "")
         + (' partial="true"' if notice.partial else "")
+        + (' made-of="external"' if notice.external else "")
     )
     lines = [f"<result {attributes}>", escape(shown), "</result>"] if shown else [f"<result {attributes}/>"]
     more = notice.more if cut and not notice.incognito else ""
     return [*lines, f"<full-report>{escape(more)}</full-report>"] if more else lines
-        + (' made-of="external"' if notice.external else "")
