@@ -82,6 +82,12 @@ class Offer:
         return None
 
 
+    def beside(self, kind: SubagentType, told: str) -> str:
+        """What a worker is told, with the instructions of this profile where it is the type's own."""
+        own = self.profile.instructions if kind.profile == self.profile.name else None
+        return f"{told}\n\n{own.strip()}" if own else told
+
+
 def gone(name: str) -> Offer:
     """What stands for the profile of an old task that there is none of any more."""
     return Offer(Profile(name, "", handler="gone"), broken=f"there is no profile {name} any more")

@@ -40,7 +40,8 @@ def spec_of(registry: Registry, asked: Any) -> Spec:
         types = list(registry.names())
         message = f"There is no such subagent_type; there are: {', '.join(types)}."
         raise Fault("refused", message, reason="UNKNOWN_SUBAGENT", field="subagent_type", types=types) from None
-    return Spec(description or clip(prompt.strip().splitlines()[0], FIRST_LINE), prompt, kind.name, kind.tools)
+    description = description or clip(prompt.strip().splitlines()[0], FIRST_LINE)
+    return Spec(description, prompt, kind.name, kind.tools, level=registry.level(kind.name))
 
 
 def _text(asked: dict[str, Any], field: str, most: int) -> str:
@@ -136,4 +137,4 @@ def _out(tx: Tx, session: Session, sender: Job | None) -> list[Job]:
 
 def _mark(tx: Tx, level: str, spec: Spec) -> tuple[str, str]:
     """By what two jobs are the same: who is to do what, as it is kept."""
-    return spec.subagent_type, ceilings.keep(level, spec.prompt, tx.redact)
+    return spec.subagent_type, ceilings.keep(ceilings.strictest(level, spec.level), spec.prompt, tx.redact)

@@ -117,6 +117,11 @@ class Registry:
             raise UnknownSubagent(f"there is no subagent type {name!r}; there are: {', '.join(self._types)}")
         return kind
 
+    def profile(self, name: str) -> str | None:
+        """The profile that a type's jobs have, whoever sends them out."""
+        kind = self._types.get(name)
+        return kind.profile if kind else None
+
     def level(self, name: str) -> str:
         """The most that is kept of what a type's jobs say, because of its profile."""
         return self._levels.get(name, "full")

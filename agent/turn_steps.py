@@ -54,12 +54,15 @@ class Steps:
         """
         await self._require_budget()
         self._providers.add(provider)
-        level = self._means.levels.get(provider, "full")
+        await self.sink(self._means.levels.get(provider, "full"), f"at the provider {provider}")
+
+    async def sink(self, level: str, where: str) -> None:
+        """No more is kept of the turn than this level allows. Raises `LeaseLost` where that is the task's end."""
         if strictest(level, self._level) == self._level:
             return
         self._level = await self._means.persist(terminal.lower, self._run, level)
         if not can_keep(self._level):
-            log.info("task %s failed: %s at the provider %s", self._run.task_id, terminal.NOT_KEPT_REASON, provider)
+            log.info("task %s failed: %s %s", self._run.task_id, terminal.NOT_KEPT_REASON, where)
             raise LeaseLost
 
     async def _require_budget(self) -> None:

@@ -177,7 +177,8 @@ class Turns(Means):
         names, instructions, parks = offer.tools, offer.instructions, True
         if turn.job:
             kind = self.plugins.registry.get(turn.job.subagent_type)
-            names, instructions, parks = turn.job.tools, worker_instructions(kind, turn.job.follow_up), kind.parks
+            names, parks = turn.job.tools, kind.parks
+            instructions = offer.beside(kind, worker_instructions(kind, turn.job.follow_up))
         instructions = "\n\n".join(filter(None, (instructions, outstanding(turn.out))))
         hand = await at_hand(self.plugins, self.servers, names)
         instructions = hand.told(instructions)
@@ -302,11 +303,14 @@ class Turns(Means):
             for each in sent:
                 each.cancel()
 
-    async def _foreground(self, run: Run, turn: Turn, offer: Offer, steps: Steps, spec: Spec) -> str:
-        progress = Progress([])
+    async def _foreground(self, run: Run, turn: Turn, sender: Offer, steps: Steps, spec: Spec) -> str:
+        """A subagent's report to the turn it is part of: of the type's own profile's level, where it has one, is all of it."""
+        kind, progress = self.plugins.registry.get(spec.subagent_type), Progress([])
+        offer = self.offers[kind.profile] if kind.profile else sender
+        await steps.sink(offer.level, f"by the profile {kind.profile}")
         hand = await at_hand(self.plugins, self.servers, spec.tools)
         desk = self._desk(run, turn, progress, hand, _none_below, sends=False)
-        instructions = worker_instructions(self.plugins.registry.get(spec.subagent_type))
+        instructions = offer.beside(kind, worker_instructions(kind))
         try:
             await loop.drive(
                 offer.model or self.model,
@@ -323,7 +327,13 @@ class Turns(Means):
             return ended_early("MODEL_FAILED", classify(error.__cause__ or error, quote=steps.quotes).message, progress)
         except LoopGaveUp as error:
             return ended_early(*cut_short(error, progress, self.bounds.stall_s, self.db.now()), progress)
-        return report_of(progress) or "NO_REPORT: the subagent ended without a report."
+        return await self._let_out(turn, offer, report_of(progress) or "NO_REPORT: the subagent ended without a report.")
+
+    async def _let_out(self, turn: Turn, offer: Offer, report: str) -> str:
+        """A subagent's report, or that the guard of the type's own profile refuses it."""
+        own = offer.guarded and offer.profile.name != turn.task.profile
+        rule = await self.plugins.refuses(report, offer.profile.name, turn.task.id) if own else None
+        return f"OUTPUT_REJECTED: the output guard refused the report ({rule})." if rule else report
 
 
 async def _none_below(specs: list[Spec]) -> list[str]:

@@ -25,7 +25,8 @@ NOT_STORABLE = "The answer level keeps no report, so nothing is sent out; nothin
 class Spec:
     """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does.
 
-    `made_of` is the lowest tier of trust of what its sender had read by then, if that is known.
+    `made_of` is the lowest tier of trust of what its sender had read by then, if that is known. `level` is the most that is
+    kept of it, whoever sends it out.
     """
 
     description: str
@@ -35,6 +36,7 @@ class Spec:
     plugin: str | None = None
     incognito: bool = False
     made_of: int | None = None
+    level: str = "full"
 
     @property
     def fingerprint(self) -> str:
@@ -67,15 +69,16 @@ def spawn(
     found = [_existing(tx, session, key, spec) for key, spec in specs]
     fresh = [pair for pair, job in zip(specs, found, strict=True) if job is None]
     if fresh:
-        if not ceilings.can_keep(level):
-            raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=level)
+        least = ceilings.strictest(level, *(spec.level for _, spec in fresh))
+        if not ceilings.can_keep(least):
+            raise Fault("refused", NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=least)
         _check_room(tx, session.owner, len(fresh))
         _check_quota(tx, session.owner, [spec.plugin for _, spec in fresh])
         batches.open_batch(tx, batch_id, session.owner, session.uid, closed=closed)
     # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
     made = iter(
         [
-            _insert(tx, session, batch_id, key, spec, level, tx.now + place, parent, depth)
+            _insert(tx, session, batch_id, key, spec, ceilings.strictest(level, spec.level), tx.now + place, parent, depth)
             for place, (key, spec) in enumerate(fresh)
         ]
     )

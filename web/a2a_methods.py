@@ -164,7 +164,7 @@ class Methods:
         if caller.origin == "user":
             message = await admission.admit(self._db, self._house.offers, message)
         else:
-            message = await self._db.read(admission.of_ours, self._house.offers, message)
+            message = await self._db.read(admission.of_ours, self._house.offers, self._house.registry, message)
         return await self._db.write(accept, message, asked.context_id, asked.webhook)
 
     async def _sharer(self, caller: Caller, asked: SendRequest) -> str:

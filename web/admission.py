@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
+from agent.subagents import Registry
 from background import job_rows, sessions, steering, tasks
 from background.acceptance import Incoming
 from background.ceilings import strictest
@@ -86,14 +87,16 @@ def _check_modes(offer: Offer, message: Incoming) -> None:
             raise A2AError("CONTENT_TYPE_NOT_SUPPORTED", f"{field}: must be one of {supported}", metadata=told)
 
 
-def of_ours(tx: Tx, offers: Offers, message: Incoming) -> Incoming:
-    """A message of Outrider's own: a job and a briefing have the profile of the turn that sent the work out.
+def of_ours(tx: Tx, offers: Offers, registry: Registry, message: Incoming) -> Incoming:
+    """A message of Outrider's own: a job and a briefing have the profile of the turn that sent the work out, but for a job
+    whose type has one of its own.
 
     Else a narrow profile's work would be done, and told, with the tools and the level of a wider one.
     """
     job = job_rows.find(tx, message.owner, message.cause or "")
     turn = tasks.find(tx, message.owner, job.batch_id if job else message.cause or "")
-    offer = offers.get(turn.profile) if turn else None
+    own = registry.profile(job.subagent_type) if job and message.origin == "background" else None
+    offer = offers.get(own or (turn.profile if turn else ""))
     if offer is None or not offer.by_model or offer.broken:
         offer = offers[CHAT]
     # A job says what its sender said, so no more is kept of it; a briefing tells what is kept by now.
