@@ -33,7 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
-from agent import tracing
+from agent import memory, tracing
 from agent.cutting import Cutting
 from agent.gates import Gates
 from agent.guard import Guard
@@ -138,7 +138,8 @@ def user_message(*texts: str) -> ModelRequest:
 
 
 def dump(messages: Sequence[ModelMessage]) -> str:
-    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
+    """Messages as they are kept, without what memory gives anew to each turn."""
+    return ModelMessagesTypeAdapter.dump_json(memory.without(messages)).decode()
 
 
 def load(messages: str) -> list[ModelMessage]:
@@ -181,7 +182,7 @@ async def drive(
     Raises `Parks` where a call waits for a person, `ModelCallFailed`, `Stalled`, `TooManySteps`, `KeepsAsking`,
     `UnfinishedAnswer`, or what a tool raised.
     """
-    progress.turn = kept_of(steps.stored)
+    progress.turn = memory.put_back(kept_of(steps.stored), opening)
     lost = _lost_blocks(steps.stored, len(progress.answers))
     if progress.final and not lost:
         _check_finish(progress.final)

@@ -49,6 +49,7 @@ class Means:
     budgets: Budgets = Budgets()  # noqa: RUF009 - frozen
     context_tokens: int | None = None  # the most that a request to a model may hold, with its answer
     servers: Servers = field(default_factory=Servers)
+    remembers: bool = True  # whether turns are given memory by themselves
 
     async def persist(self, function: Callable[..., Any], *args: object) -> Any:
         """Write, and repeat that while nothing can be written: what a model has answered is not asked for again."""

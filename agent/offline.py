@@ -30,6 +30,7 @@ from pydantic_ai.tools import RunContext
 
 from agent import offline_words as words
 from agent.condensing import CONDENSING, condensed
+from agent.notifications import is_by_system
 from agent.offline_text import (
     Ask,
     content_words,
@@ -105,7 +106,10 @@ def _add(turn: Turn, request: ModelRequest) -> None:
             for text in [part.content] if isinstance(part.content, str) else part.content:
                 text = text if isinstance(text, str) else getattr(text, "content", "")
                 if isinstance(text, str) and text.strip():
-                    (turn.notifications if is_notification(text) else turn.asks).append(text)
+                    if is_notification(text):
+                        turn.notifications.append(text)
+                    elif not is_by_system(text):
+                        turn.asks.append(text)
 
 
 def _plan(turn: Turn, tools: set[str], instructions: str) -> list[Errand]:

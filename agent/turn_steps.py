@@ -4,7 +4,7 @@ The loop calls it between steps; how a turn begins and ends is `turns.py`'s.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,11 @@ from agent.offers import Offer
 from agent.pieces import Pieces
 from agent.providers import providers_of
 from agent.taking_up import Turn
-from background import checkpoints, expenses, masked, tasks, terminal
+from background import checkpoints, expenses, masked, memory_uses, tasks, terminal
 from background.ceilings import can_keep, strictest
 from background.database import Tx
 from background.errors import LeaseLost
+from background.memory_uses import Use
 from background.queue import Run
 from background.tasks import Task
 from background.usage import Usage
@@ -41,6 +42,7 @@ class Steps:
         self.stored = turn.stored
         self.tab = Tab()
         self.below = Usage()  # what subagents in the foreground have cost since the last step
+        self.uses: list[tuple[str, Use]] = []  # items of memory that its model was given, not noted yet
 
     @property
     def quotes(self) -> bool:
@@ -78,18 +80,26 @@ class Steps:
         self.below = Usage()
         try:
             self._level, altered = await self._means.persist(
-                _keep_answer, self._run, self._turn.task, number, messages, facts, owed
+                _keep_answer, self._run, self._turn.task, number, messages, facts, owed, self.uses_to_note()
             )
         except (LeaseLost, Exception):
             self.tab.owe(owed)  # it was spent all the same
             raise
         return altered
 
+    def uses_to_note(self) -> tuple[tuple[str, Use], ...]:
+        """What is to be noted with the step that is kept now."""
+        taken = tuple(self.uses)
+        self.uses.clear()
+        return taken
+
     async def begin_call(self, key: str, name: str) -> None:
         await self._means.persist(checkpoints.begin_call, self._run, key, name)
 
     async def keep_tool_result(self, name: str, result: str) -> None:
-        self._level = await self._means.persist(tasks.checkpoint, self._run, name, result)
+        self._level = await self._means.persist(
+            _keep_result, self._run, self._turn.task, name, result, self.uses_to_note()
+        )
 
     async def take_up(self, number: int) -> list[str]:
         if not await self._means.db.read(taking_up.something_waits, self._turn.task):
@@ -120,9 +130,24 @@ class Counted(loop.Unkept):
 
 
 def _keep_answer(
-    tx: Tx, run: Run, task: Task, number: int, messages: str, facts: dict[str, Any], owed: Usage
+    tx: Tx,
+    run: Run,
+    task: Task,
+    number: int,
+    messages: str,
+    facts: dict[str, Any],
+    owed: Usage,
+    uses: Iterable[tuple[str, Use]],
 ) -> tuple[str, Collection[int]]:
     """The level at which it was kept, and the places of its calls that are not kept as they are."""
     level = tasks.checkpoint(tx, run, f"{masked.ANSWER}{number}", messages, facts)
     expenses.charge(tx, task, owed)
+    memory_uses.note(tx, task.id, task.session, uses)
     return level, masked.kept_of(tx, run.task_id or "", number)
+
+
+def _keep_result(tx: Tx, run: Run, task: Task, name: str, result: str, uses: Iterable[tuple[str, Use]]) -> str:
+    """The level at which it was kept."""
+    level = tasks.checkpoint(tx, run, name, result)
+    memory_uses.note(tx, task.id, task.session, uses)
+    return level

@@ -135,6 +135,12 @@ def stands(tx: Tx, share_id: str) -> bool:
     return tx.one(f"select 1 from shares h where h.id = :id and {_HOLDS}", id=share_id, now=tx.now) is not None
 
 
+def open_to_others(tx: Tx, session: str) -> bool:
+    """Whether somebody else may speak in this session now."""
+    holds = f"select 1 from shares h where h.session = :session and h.writable = 1 and {_HOLDS}"
+    return tx.one(holds, session=session, now=tx.now) is not None
+
+
 def erase(tx: Tx, uids: str) -> None:
     """Take away all shares of these sessions (a JSON list of uids)."""
     of_them = "select id from shares where session in (select value from json_each(:uids))"
