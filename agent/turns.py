@@ -327,7 +327,8 @@ class Turns(Means):
             return ended_early("MODEL_FAILED", classify(error.__cause__ or error, quote=steps.quotes).message, progress)
         except LoopGaveUp as error:
             return ended_early(*cut_short(error, progress, self.bounds.stall_s, self.db.now()), progress)
-        return await self._let_out(turn, offer, report_of(progress) or "NO_REPORT: the subagent ended without a report.")
+        report = report_of(progress) or "NO_REPORT: the subagent ended without a report."
+        return await self._let_out(turn, offer, report)
 
     async def _let_out(self, turn: Turn, offer: Offer, report: str) -> str:
         """A subagent's report, or that the guard of the type's own profile refuses it."""
