@@ -4,7 +4,6 @@ All are made once, at start. A name that means nothing stops the start; where a 
 would give it its meaning, the profile is there, takes no work, and says so.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +21,6 @@ from agent.subagents import SubagentType
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
-
-log = logging.getLogger(__name__)
 
 ROLE = "You are the agent of a chat."
 SENDING_OUT = (
@@ -81,7 +78,6 @@ class Offer:
             )
         return None
 
-
     def beside(self, kind: SubagentType, told: str) -> str:
         """What a worker is told, with the instructions of this profile where it is the type's own."""
         own = self.profile.instructions if kind.profile == self.profile.name else None
@@ -128,9 +124,7 @@ def offer_subagents(
         if name in plugins.registry.names() and name not in changeable:
             raise BadProfile(f"subagents.{name}: a plugin adds a subagent type of this name")
         if missing := _lacks(kind, plugins, servers, offers):
-            problem = f"The subagent type {name} is not offered: {missing}"
-            log.warning(problem)
-            plugins.problems.append(problem)
+            plugins.problems.append(f"The subagent type {name} is not offered: {missing}")
             plugins.registry.drop(name)
         else:
             plugins.registry.change(kind, offers[kind.profile].level if kind.profile else None)
