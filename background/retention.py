@@ -49,10 +49,13 @@ Forget = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Ages:
-    """How long what has ended is kept, in days: as a rule, and for the profiles that say otherwise."""
+    """How long what has ended is kept, in days: as a rule, and for the profiles that say otherwise. Of an incognito session
+    all goes when nothing has happened in it for so many hours.
+    """
 
     days: float = 30
     of_profile: Mapping[str, float] | None = None
+    incognito_hours: float = 24
 
 
 def erase_session(tx: Tx, session: Session) -> None:
@@ -119,10 +122,14 @@ def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
 
 
 def purge(tx: Tx, ages: Ages) -> int:
-    """Take a batch of what has outlived its time: jobs, then turns, then what is left of sessions. Returns how many.
+    """Take a batch of what has outlived its time: incognito sessions that were left, jobs, then turns, then what is left of
+    sessions. Returns how many.
 
     An end that nobody was told of is kept twice as long; what runs or is parked has not ended.
     """
+    left = sessions.incognito_and_left(tx, _cutoff(tx, ages.incognito_hours / 24), AT_ONCE)
+    for session in left:
+        erase_session(tx, session)
     cutoff = _cutoff(tx, ages.days)
     own = dict(ages.of_profile or {})
     job_ids = job_rows.ended_before(tx, cutoff, _cutoff(tx, 2 * ages.days), AT_ONCE)
@@ -141,7 +148,7 @@ def purge(tx: Tx, ages: Ages) -> int:
     gone = memories.outlived(tx, json.dumps(empty), cutoff, ROWS_AT_ONCE)
     gone += events.purge(tx, cutoff, ROWS_AT_ONCE) + queue.purge(tx, "push", tx.now - DAY, ROWS_AT_ONCE)
     gone += sum(queue.purge(tx, kind, cutoff, ROWS_AT_ONCE) for kind in FOLLOW_UPS)
-    return len(job_ids) + len(turns) + len(empty) + gone
+    return len(left) + len(job_ids) + len(turns) + len(empty) + gone
 
 
 def _cutoff(tx: Tx, days: float) -> int:

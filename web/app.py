@@ -218,7 +218,9 @@ class Outrider:
     def _lifecycle(self) -> Lifecycle:
         own = {name: offer.profile.retention_days for name, offer in self._offers.items()}
         days = {name: days for name, days in own.items() if days}
-        return Lifecycle(self.house.db, self.house.knowledge, Ages(self.settings.retention_days, days))
+        return Lifecycle(
+            self.house.db, self.house.knowledge, Ages(self.settings.retention_days, days, self.settings.incognito_hours)
+        )
 
     def _turns(self) -> Turns:
         settings = self.settings

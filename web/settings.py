@@ -193,6 +193,12 @@ class Settings(BaseModel):
     retention_days: Count = _bounded(
         30, 1, 36_500, "Ended tasks, with results and journal, are purged after so many days."
     )
+    incognito_hours: Count = _bounded(
+        24,
+        1,
+        8760,
+        "An incognito session in which nothing has happened for so many hours is erased, with all that it holds.",
+    )
     seal_key: Annotated[SecretStr | None, BeforeValidator(unset_if_empty), AfterValidator(sealing_keys)] = _told(
         None,
         "base64 of 32 bytes; several with commas between, of which the first seals",

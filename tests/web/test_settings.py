@@ -41,6 +41,7 @@ BOUNDS: dict[str, tuple[float, float, float, float]] = {
     "lease_s": (30, 0.1, 3600, 0),
     "max_attempts": (3, 1, 100, 0),
     "retention_days": (30, 1, 36_500, 0),
+    "incognito_hours": (24, 1, 8760, 0),
 }
 KEY = base64.b64encode(bytes(range(32))).decode()
 # key: default, an accepted text and what it becomes, a refused text
