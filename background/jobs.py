@@ -78,7 +78,7 @@ def spawn(
     # A microsecond apart, so that they stand, start and are listed in the order in which they were asked for.
     made = iter(
         [
-            _insert(tx, session, batch_id, key, spec, ceilings.strictest(level, spec.level), tx.now + place, parent, depth)
+            _insert(tx, session, batch_id, key, spec, level, tx.now + place, parent, depth)
             for place, (key, spec) in enumerate(fresh)
         ]
     )
@@ -140,7 +140,7 @@ def _insert(
     parent: str | None,
     depth: int,
 ) -> Job:
-    job_id = f"bg-{secrets.token_hex(6)}"
+    job_id, level = f"bg-{secrets.token_hex(6)}", ceilings.strictest(level, spec.level)
     tx.x(
         "insert into jobs (id, plugin, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
         "status, created_at, parent, depth, incognito, made_of) values (:id, :plugin, :owner, :session, :batch, :key, "
