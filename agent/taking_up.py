@@ -242,6 +242,7 @@ def _notice(tx: Tx, task: Task, job: job_rows.Job, failed_turns: int) -> Notice:
         canceled_by=job.canceled_by,
         more=_pointer(job),
         textless=failed_turns >= delivery.TEXTLESS_AFTER,
+        question=job.follow_up or "",
         external=material.tier_of(job) == trust.EXTERNAL,
         incognito=job.incognito and not task.incognito,
     )

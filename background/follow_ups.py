@@ -51,4 +51,4 @@ def _ask(tx: Tx, job: Job, question: str, level: str, batch_id: str, step: str |
     if not knows:
         raise Fault("conflict", GONE, reason=REASON, status=job.status)
     jobs.asked_further(tx, job, question, level, knows, step)
-    return jobs.again(tx, job, batch_id, "Asked further before it was told.", closed=step is None)
+    return jobs.again(tx, job, batch_id, "Asked further before it was told.", closed=step is None, asked=True)

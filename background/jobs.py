@@ -165,14 +165,14 @@ def _insert(
     return _sent_out(tx, job_id, batch_id, attempt=1)
 
 
-def _sent_out(tx: Tx, job_id: str, batch_id: str, attempt: int) -> Job:
+def _sent_out(tx: Tx, job_id: str, batch_id: str, attempt: int, *, asked: bool = False) -> Job:
     batches.add(tx, batch_id, job_id, attempt)
     queue.enqueue(
         tx,
         "dispatch",
         f"dispatch:{job_id}:{attempt}",
         lane=f"dispatch:{batch_id}",
-        params={"job": job_id, "attempt": attempt},
+        params={"job": job_id, "attempt": attempt, **({"follow_up": True} if asked else {})},
     )
     return tell(tx, job_id, "background.queued")
 
@@ -317,10 +317,10 @@ def own_batch(job: Job) -> str:
     return f"{job.id}:{job.attempts + 1}"
 
 
-def again(tx: Tx, job: Job, batch_id: str, told: str, *, closed: bool) -> Job:
-    """A further attempt of an ended job, as a member of this batch; `told` says why its last end is not told any more.
+def again(tx: Tx, job: Job, batch_id: str, told: str, *, closed: bool, asked: bool = False) -> Job:
+    """A further attempt of an ended job, as a member of this batch; `asked`: it goes on from what was done.
 
-    Raises a `limit` fault. What becomes of an end that a turn is telling just now is the caller's to know.
+    `told` says why its last end is not told any more. Raises a `limit` fault. What becomes of an end that a turn is telling just now is the caller's to know.
     """
     _check_room(tx, job.owner, 1)
     delivery.drop(tx, job.id, job.attempts, told)
@@ -333,7 +333,7 @@ def again(tx: Tx, job: Job, batch_id: str, told: str, *, closed: bool) -> Job:
         id=job.id,
         batch=batch_id,
     )
-    return _sent_out(tx, job.id, batch_id, job.attempts + 1)
+    return _sent_out(tx, job.id, batch_id, job.attempts + 1, asked=asked)
 
 
 def asked_further(tx: Tx, job: Job, question: str, level: str, knows: Sequence[str], step: str | None) -> None:

@@ -24,7 +24,7 @@ DONE = {
 }
 OF_THE_JOB = ("dispatch", "report", "index")
 ORDER = (
-    "spawned", "retried", "try failed", "handed back", "dispatched", "task submitted", "briefing submitted", "task working",
+    "spawned", "retried", "asked further", "try failed", "handed back", "dispatched", "task submitted", "briefing submitted", "task working",
     "briefing working", "model call", "tool call",
 )  # fmt: skip
 LATER = (
@@ -143,7 +143,8 @@ def _retries(runs: list[Row]) -> Iterator[Line]:
     for row in runs:
         attempt = json.loads(row["params"]).get("attempt", 1) if row["kind"] == "dispatch" else 1
         if attempt > 1:
-            yield Line(row["created_at"], "retried", {"attempt": attempt})
+            further = json.loads(row["params"]).get("follow_up")
+            yield Line(row["created_at"], "asked further" if further else "retried", {"attempt": attempt})
 
 
 def _ends_of_runs(runs: list[Row]) -> Iterator[Line]:

@@ -5,6 +5,7 @@ Everything is read and changed as the caller; what goes wrong is told by `web/do
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -12,8 +13,8 @@ from starlette.routing import BaseRoute, Route
 
 from agent import spawning
 from agent.profiles import CHAT
-from agent.spawning import MAX_BATCH, spec_of
-from background import batches, job_rows, jobs, questions, results, sessions, terminal
+from agent.spawning import MAX_BATCH, MAX_PROMPT, spec_of
+from background import batches, follow_ups, job_rows, jobs, questions, results, sessions, terminal
 from background.database import Tx
 from background.errors import Fault
 from background.job_rows import Job
@@ -24,7 +25,7 @@ from background.times import rfc3339
 from web import acting, api_sessions
 from web.caller import Caller
 from web.console import HEADERS, render
-from web.door import Call, Endpoint, Json, door, no_incognito, session_id, text
+from web.door import Call, Endpoint, Json, door, incognito, session_id, text
 from web.house import House
 from web.paging import bad, choice, decode_cursor, encode_cursor, flag, number
 
@@ -34,9 +35,14 @@ JOB_FIELDS = ("prompt", "description", "subagent_type", "key")
 OF_ALL_JOBS = ("session", "incognito")
 
 
-def job_json(job: Job) -> Json:
-    """JOB, with its question whole: who approves must see of what. Its report is another matter: that is had by id alone."""
-    return {**job.public(), "prompt": job.prompt, "question": job.question and questions.shown(job.question)}
+def job_json(job: Job, *, named: bool = True) -> Json:
+    """JOB, with its question whole: who approves must see of what. Its report is another matter: that is had by id alone.
+
+    Unless it or its session was `named`, an incognito one comes without words.
+    """
+    if job.incognito and not named:
+        return {**job.public(), "prompt": ""}
+    return {**job.public(named=True), "prompt": job.prompt, "question": job.question and questions.shown(job.question)}
 
 
 async def list_jobs(call: Call) -> Json:
@@ -55,12 +61,12 @@ async def list_jobs(call: Call) -> Json:
     page = found[:limit]
     more = encode_cursor(page[-1].created_at, page[-1].id) if len(found) > limit else ""
     if flag(call.query, "html"):  # rendering takes its time, and nobody else should wait for it
-        return {"jobs": await asyncio.to_thread(_rendered, page), "next_cursor": more}
-    return {"jobs": [job_json(job) for job in page], "next_cursor": more}
+        return {"jobs": await asyncio.to_thread(_rendered, page, session is not None), "next_cursor": more}
+    return {"jobs": [job_json(job, named=session is not None) for job in page], "next_cursor": more}
 
 
-def _rendered(page: list[Job]) -> list[Json]:
-    return [{**job_json(job), "excerpt_html": render(job.excerpt)} for job in page]
+def _rendered(page: list[Job], named: bool) -> list[Json]:
+    return [{**job_json(job, named=named), "excerpt_html": render(job.excerpt)} for job in page]
 
 
 async def spawn(call: Call) -> Response:
@@ -71,9 +77,10 @@ async def spawn(call: Call) -> Response:
     asked = body["jobs"] if many else [body]
     if not isinstance(asked, list) or not 1 <= len(asked) <= MAX_BATCH:
         raise bad("jobs", f"a list of 1 to {MAX_BATCH} jobs")
-    no_incognito(body)
+    quiet = bool(incognito(body))
     _check_fields(body, asked, many)
-    specs = [_spec(call.house, each, f"jobs[{place}]" if many else "") for place, each in enumerate(asked)]
+    found = [_spec(call.house, each, f"jobs[{place}]" if many else "") for place, each in enumerate(asked)]
+    specs = [(key, replace(spec, incognito=quiet)) for key, spec in found]
     made = await call.db.write(_spawn, call.owner, session, specs, call.house.offers[CHAT].level)
     if many:
         return JSONResponse({"batch_id": made[0].batch_id, "jobs": [job_json(job) for job in made]}, 202)
@@ -87,10 +94,14 @@ def _check_fields(body: Json, asked: list[Any], many: bool) -> None:
     known = (*OF_ALL_JOBS, *(("jobs",) if many else JOB_FIELDS))
     inside = [(f"jobs[{place}].", each, JOB_FIELDS) for place, each in enumerate(asked)] if many else []
     for at, given, fields in [("", body, known), *inside]:
-        unknown = next((field for field in given if field not in fields), None) if isinstance(given, dict) else None
-        if unknown is not None:
-            field = f"{at}{clip(clean(unknown), MAX_FIELD_NAME)}"
-            raise Fault("invalid", f"{field}: there is no such field; there are {', '.join(fields)}.", field=field)
+        _check_known(at, given, fields)
+
+
+def _check_known(at: str, given: Any, fields: tuple[str, ...]) -> None:
+    unknown = next((field for field in given if field not in fields), None) if isinstance(given, dict) else None
+    if unknown is not None:
+        field = f"{at}{clip(clean(unknown), MAX_FIELD_NAME)}"
+        raise Fault("invalid", f"{field}: there is no such field; there are {', '.join(fields)}.", field=field)
 
 
 def _spec(house: House, asked: Any, at: str) -> tuple[str, Spec]:
@@ -151,6 +162,16 @@ async def retry_job(call: Call) -> Response:
     return JSONResponse(job_json(await call.db.write(jobs.retry, call.owner, call.id)), 202)
 
 
+async def ask_job(call: Call) -> Response:
+    call.house.require_open()
+    await call.db.read(job_rows.get, call.owner, call.id)
+    body = await call.body()
+    _check_known("", body, ("prompt",))
+    question = clean(text(body, "prompt", MAX_PROMPT, required=True) or "")
+    level = call.house.offers[CHAT].level
+    return JSONResponse(job_json(await call.db.write(follow_ups.ask, call.owner, call.id, question, level)), 202)
+
+
 async def get_batch(call: Call) -> Json:
     return await call.db.read(_batch, call.caller, call.id)
 
@@ -162,7 +183,7 @@ def _batch(tx: Tx, caller: Caller, batch_id: str) -> Json:
         "session": batch["session_id"],
         "closed": batch["closed_at"] is not None,
         "counts": batches.counts(tx, batch_id),
-        "jobs": [job_json(job) for job in job_rows.of_batch(tx, batch_id)],
+        "jobs": [job_json(job, named=False) for job in job_rows.of_batch(tx, batch_id)],
         "joins": [{**join, "at": rfc3339(join["at"])} for join in joins],
     }
 
@@ -176,6 +197,7 @@ def routes(house: House) -> list[BaseRoute]:
         ("POST", "/api/background/{id}/cancel", cancel_job),
         ("POST", "/api/background/{id}/dismiss", dismiss_job),
         ("POST", "/api/background/{id}/retry", retry_job),
+        ("POST", "/api/background/{id}/ask", ask_job),
         ("GET", "/api/batches/{id}", get_batch),
     ]
     jobs_and_batches = [Route(path, door(house, endpoint), methods=[method]) for method, path, endpoint in table]

@@ -61,7 +61,6 @@ def _optional(schema: Schema) -> Schema:
 
 FLAG: Schema = {"type": "boolean"}
 CLOSED: Schema = {"additionalProperties": False}
-OFF: Schema = {"type": "boolean", "const": False}
 ERROR = _object(
     ("error",), error=_object(("code", "message", "details"), code=_text(), message=_text(), details=_object())
 )
@@ -75,9 +74,10 @@ JOB = {
     "subagent_type": _optional(_text(64)),
     "key": _optional(_text(MAX_KEY)),
 }
-ONE_JOB = _object(("session", "prompt"), session=SESSION, incognito=OFF, **JOB) | CLOSED
+ONE_JOB = _object(("session", "prompt"), session=SESSION, incognito=FLAG, **JOB) | CLOSED
 LISTED = {"type": "array", "items": _object(("prompt",), **JOB) | CLOSED, "minItems": 1, "maxItems": MAX_BATCH}
-MANY_JOBS = _object(("session", "jobs"), session=SESSION, jobs=LISTED, incognito=OFF) | CLOSED
+ASKED = _object(("prompt",), prompt=_text(MAX_PROMPT, 1)) | CLOSED
+MANY_JOBS = _object(("session", "jobs"), session=SESSION, jobs=LISTED, incognito=FLAG) | CLOSED
 MESSAGE = _object(
     text=_text(MAX_TEXT),
     data={"description": "a form's answer, or structured data for a profile that takes it"},
@@ -103,9 +103,10 @@ TABLE = (
     Row("POST", "/api/background/{id}/cancel", "cancels a job"),
     Row("POST", "/api/background/{id}/dismiss", "hides a job that has ended"),
     Row("POST", "/api/background/{id}/retry", "a new attempt", status=202),
+    Row("POST", "/api/background/{id}/ask", "asks the worker of a job that has ended", body=ASKED, status=202),
     Row("GET", "/api/batches/{id}", "a batch"),
     Row("GET", "/api/sessions", "chats, the latest first", PAGE),
-    Row("POST", "/api/sessions", "a new session", body=_object(id=_optional(SESSION), incognito=OFF), status=201),
+    Row("POST", "/api/sessions", "a new session", body=_object(id=_optional(SESSION), incognito=FLAG), status=201),
     Row("POST", "/api/sessions/import", "takes in a snapshot", {"id": SESSION}, _object(), 201),
     Row("GET", "/api/sessions/{id}", "a session"),
     Row("DELETE", "/api/sessions/{id}", "erases a session", status=202),

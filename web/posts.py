@@ -58,6 +58,7 @@ class Posts:
             return
         if attempt == 1 and run.attempt == 1:
             tracing.moment("spawn", job.id, job.created_at, batch_id=job.batch_id, subagent_type=job.subagent_type)
+        session, said = f"{sessions.BACKGROUND}{job.id}", job.follow_up or job.prompt
         try:
             with tracing.of_jobs("dispatch", [job.id], attempt=attempt):
                 task_id = await self._post(

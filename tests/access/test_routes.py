@@ -92,6 +92,7 @@ ROWS = [
 # What takes things away, in this order and after all else.
 LAST = [
     Row("DELETE", "/api/background/{job}/report", 202, 404, 404),
+    Row("POST", "/api/background/{job}/ask", 409, 404, 404, {"prompt": "and then?"}),
     Row("POST", "/api/background/{job}/retry", 202, 404, 404),
     Row("DELETE", "/api/sessions/{session}/tasks/{task}", 202, 404, 404),
     Row("DELETE", "/api/sessions/{session}", 202, 404, 404),

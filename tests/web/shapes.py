@@ -81,6 +81,7 @@ ROUTES: list[tuple[str, str, str | None]] = [
     ("POST", "/api/background/{id}/cancel", "job"),
     ("POST", "/api/background/{id}/dismiss", "job"),
     ("POST", "/api/background/{id}/retry", "job"),
+    ("POST", "/api/background/{id}/ask", "job"),
     ("GET", "/api/batches/{id}", "batch"),
     ("GET", "/api/sessions", None),
     ("POST", "/api/sessions", None),

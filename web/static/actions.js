@@ -1,6 +1,7 @@
 // What a person can do with a job: one set of buttons for cards, panel and groups.
 
 import * as api from "./api.js";
+import { askButton, canAsk } from "./asking.js";
 import { h } from "./dom.js";
 import { isLive, putJob, state } from "./state.js";
 import { loadChatJobs, loadJobs } from "./sync.js";
@@ -25,6 +26,12 @@ export async function act(jobs, verb) {
   }
 }
 
+async function ask(job, text) {
+  putJob(await api.askJob(job.id, text));
+  reload();
+  tabs.postMessage("ask");
+}
+
 function button(label, testid, job, act, kind = "quiet") {
   const click = (event) => press(event.currentTarget, act);
   return h("button", { class: kind, testid, job: job.id, "aria-label": `${label}: ${job.description}`, on: { click } }, label);
@@ -40,6 +47,7 @@ export function jobButtons(job, kind = "quiet") {
   return [
     hasReport(job) && openButton(job, kind),
     hasReport(job) && button("Copy", "copy-report", job, () => copyText(api.reportText(job.id))),
+    canAsk(job) && askButton(job, "quiet", (text) => ask(job, text)),
     job.status !== "completed" && button("Retry", "retry-job", job, () => act([job], "retry")),
     !job.dismissed && button("Dismiss", "dismiss-job", job, () => act([job], "dismiss")),
   ].filter(Boolean);

@@ -62,6 +62,8 @@ export const getJobs = (filters) => json("GET", query("/api/background", filters
 export const getJob = (id) => json("GET", job(id));
 /** `verb` is one of cancel, dismiss, retry; answers with the job. */
 export const actOnJob = (id, verb) => json("POST", `${job(id)}/${verb}`);
+/** A further question to a job's worker; answers with the job, which is at work again. */
+export const askJob = (id, prompt) => json("POST", `${job(id)}/ask`, { body: { prompt } });
 export const reportHtml = async (id, signal) => (await call("GET", `${job(id)}/report?html=1`, { signal })).text();
 export const reportText = async (id) => (await call("GET", `${job(id)}/report`)).text();
 export const downloadAddress = (id) => `${job(id)}/report?download=1`;

@@ -1,6 +1,7 @@
 // How a job stands in its chat: a line while it runs, a card when it is back, a note when there is little to say.
 
 import { hasReport, jobButtons, openButton } from "./actions.js";
+import { asked } from "./asking.js";
 import { h, keyed, once, setCleanHtml } from "./dom.js";
 import { counts, elapsed, outcome, plural, statusLabel, whyEnded } from "./format.js";
 import { jobQuestion, questionLook } from "./questions.js";
@@ -33,7 +34,7 @@ const title = (job) => h("h2", { class: "title", dir: "auto" }, job.description)
 /** What makes a job look different; what only counts up, like its usage, does not draw it anew. */
 export const look = once((job) =>
   JSON.stringify([job.status, job.attempts, job.partial, job.description, job.error, job.canceled_by, job.dismissed, job.started_at,
-    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html, job.erased, questionLook(job.question)]));
+    job.completed_at, job.report_chars, job.excerpt, job.excerpt_html, job.erased, job.follow_up, questionLook(job.question)]));
 
 function isShort({ status, partial, excerpt, report_chars: chars }) {
   const text = (excerpt ?? "").trim();
@@ -45,7 +46,7 @@ function line(job) {
   return h("article", { class: "job-line", testid: "job-line", job: job.id, "data-status": job.status, "aria-label": `Background job: ${job.description}`, tabindex: -1 },
     title(job), h("span", { class: "facts" }, badge(job), clock(job)), jobButtons(job)[0],
     reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason),
-    jobQuestion(job));
+    asked(job), jobQuestion(job));
 }
 
 function note(job) {
@@ -71,7 +72,7 @@ function card(job) {
   const named = KICKERS[kind] ?? (job.deterministic ? "Background deliverable" : "Background report");
   const [kicker, reason] = kind === "canceled" ? [whyEnded(job)] : [named, whyEnded(job)];
   const open = (event) => {
-    if (hasReport(job) && !event.target.closest("a, button") && getSelection().isCollapsed) openReport(job.id);
+    if (hasReport(job) && !event.target.closest("a, button, form") && getSelection().isCollapsed) openReport(job.id);
   };
   const facts = [job.subagent_type, elapsed(job), hasReport(job) && plural(job.report_chars, "character")].filter(Boolean).join(" · ");
   return h("article", {
@@ -79,7 +80,7 @@ function card(job) {
     "aria-label": `${kicker}: ${job.description}`, tabindex: -1, on: { click: open } },
     h("header", {}, h("span", { class: "kicker" }, kicker), title(job)),
     reason && h("p", { class: "reason", dir: "auto", testid: "reason" }, reason),
-    excerptOf(job),
+    asked(job), excerptOf(job),
     h("footer", {}, jobButtons(job, "primary"), h("span", { class: "facts" }, facts)));
 }
 

@@ -45,6 +45,7 @@ export function putJob(job) {
   if (known && (attempt > 0 || (attempt === 0 && ENDED.has(known.status) && !ENDED.has(job.status)))) return;
   const merged = { ...known, ...job };
   if (known && attempt === 0 && known.dismissed) merged.dismissed = true;
+  merged.follow_up = job.follow_up; // said only of an attempt that goes on from another
   merged.erased = job.erased === true; // said only of a job whose report was erased
   // An event brings a long question clipped; the whole one stays, or is read next.
   const [before, now] = [known?.question, job.question];
