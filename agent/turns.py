@@ -6,7 +6,7 @@ It decides how a turn ended, in the words of the contract; what must follow from
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from agent.compaction import CLOSER, PAST_TURNS, Compaction, TooLong, draw_close
 from agent.endings import LoopGaveUp, artifact, cut_short, ended_early, failed, plain_note, report_of
 from agent.loop import ModelCallFailed, Progress, user_message
 from agent.means import Means
+from agent.memory_giving import given_to
 from agent.models import classify, is_too_long
 from agent.notifications import excerpt, harmless
 from agent.offers import Offer, gone
@@ -31,12 +32,13 @@ from agent.taking_up import Turn
 from agent.tools import NONE_BELOW, Desk, Foreground, Refuses, toolset
 from agent.turn_steps import Counted, Steps
 from agent.windows import Window, known_tools, tokens_in, tokens_of, tokens_of_tools, window_of
-from background import delivery, expenses, follow_ups, queue, tasks, terminal
+from background import delivery, expenses, follow_ups, memory_uses, queue, tasks, terminal
 from background.about import about
 from background.database import Tx
 from background.errors import StorageUnavailable, TryAgain, Unread
 from background.jobs import Spec
 from background.limits import SECOND
+from background.memory_uses import BEGIN, Use
 from background.questions import Parks, Question
 from background.queue import Run
 from background.terminal import Outcome
@@ -125,6 +127,8 @@ class Turns(Means):
                     await self.db.write(expenses.charge, turn.task, steps.tab.take())
                 except StorageUnavailable as error:
                     log.warning("what task %s has cost could not be kept whole: %s", turn.task.id, error)
+            if steps.uses:  # of a request without an answer
+                await self.db.write(_note, turn, steps.uses_to_note())
 
     async def _work(self, run: Run, turn: Turn, offer: Offer, steps: Steps) -> Outcome:
         if turn.nothing_to_tell:
@@ -183,7 +187,8 @@ class Turns(Means):
         hand = await at_hand(self.plugins, self.servers, names)
         instructions = hand.told(instructions)
         desk = self._desk(run, turn, progress, hand, lambda specs: self._side_by_side(run, turn, offer, steps, specs))
-        tools, opening, window = toolset(desk, hand.names), user_message(*turn.texts), self._window(turn, offer)
+        tools, window = toolset(replace(desk, uses=steps.uses), hand.names), self._window(turn, offer)
+        opening = user_message(*await self._given(turn, hand.names, steps), *turn.texts)
         around = tokens_in(instructions) + tokens_of_tools(known_tools(tools))
         async with asyncio.timeout(self._left_s(run, turn)):
             past = self._compaction(run, turn, offer, steps, window)
@@ -199,6 +204,15 @@ class Turns(Means):
                 hand.gates(parks=parks),
                 window.room,
             )
+
+    async def _given(self, turn: Turn, names: tuple[str, ...], steps: Steps) -> list[str]:
+        """What a turn is given of memory by itself."""
+        kind = self.plugins.registry.get(turn.job.subagent_type) if turn.job else None
+        found = await given_to(self.db, turn, names, kind) if self.remembers else None
+        if found is None:
+            return []
+        steps.uses.extend((BEGIN, use) for use in found.uses)
+        return [found.text]
 
     def _window(self, turn: Turn, offer: Offer) -> Window:
         """What its model takes at once; half of that, once it has refused what should have fitted."""
@@ -309,7 +323,7 @@ class Turns(Means):
         offer = self.offers[kind.profile] if kind.profile else sender
         await steps.sink(offer.level, f"by the profile {kind.profile}")
         hand = await at_hand(self.plugins, self.servers, spec.tools)
-        desk = self._desk(run, turn, progress, hand, _none_below, sends=False)
+        desk = replace(self._desk(run, turn, progress, hand, _none_below, sends=False), uses=steps.uses)
         instructions = offer.beside(kind, worker_instructions(kind))
         try:
             await loop.drive(
@@ -343,6 +357,11 @@ async def _none_below(specs: list[Spec]) -> list[str]:
 
 def _park(tx: Tx, run: Run, question: Question, within_s: float | None) -> None:
     terminal.park(tx, run, question, deadline=None if within_s is None else tx.now + int(within_s * SECOND))
+
+
+def _note(tx: Tx, turn: Turn, uses: Iterable[tuple[str, Use]]) -> None:
+    if tasks.exists(tx, turn.task.id):
+        memory_uses.note(tx, turn.task.id, turn.task.session, uses)
 
 
 def _expire(tx: Tx, run: Run) -> None:
