@@ -50,7 +50,7 @@ class Posts:
     max_unattended: int
 
     async def dispatch(self, run: Run) -> None:
-        """Post the job's prompt into its own background session."""
+        """Post the job's prompt, or what its worker is asked further, into its own background session."""
         job = await self.db.read(job_rows.known, run.params["job"])
         attempt = run.params["attempt"]
         if job is None or job.ended or job.attempts != attempt:
@@ -61,9 +61,7 @@ class Posts:
         session, said = f"{sessions.BACKGROUND}{job.id}", job.follow_up or job.prompt
         try:
             with tracing.of_jobs("dispatch", [job.id], attempt=attempt):
-                task_id = await self._post(
-                    job.owner, f"{sessions.BACKGROUND}{job.id}", "background", job.id, f"{job.id}.{attempt}", job.prompt
-                )
+                task_id = await self._post(job.owner, session, "background", job.id, f"{job.id}.{attempt}", said)
         except Refused as error:
             await self.db.write(_fail_dispatch, run, job.id, str(error))
         except TryAgain as error:
