@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from starlette.responses import JSONResponse, Response
@@ -25,9 +26,9 @@ from background.usage import Usage
 from web import admission, api_fields, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
-from web.a2a_message import fingerprint, in_words
+from web.a2a_message import spelled
 from web.console import render
-from web.door import Call, Endpoint, Json, door, no_claims, no_incognito, session_id, text
+from web.door import Call, Endpoint, Json, door, incognito, no_claims, session_id, text
 from web.house import House
 from web.paging import bad, decode_cursor, encode_cursor, flag, number
 
@@ -44,7 +45,7 @@ def session_json(listed: Listed) -> Json:
         "updated_at": rfc3339(listed.session.updated_at),
         "running": listed.running,
         "parked": listed.parked,
-        "incognito": False,
+        "incognito": listed.session.incognito,
     }
 
 
@@ -58,9 +59,9 @@ async def list_sessions(call: Call) -> Json:
 
 async def make_session(call: Call) -> Response:
     body = await call.body()
-    no_incognito(body)
+    quiet = incognito(body)
     given = f"s-{secrets.token_hex(8)}" if body.get("id") is None else session_id(body["id"], "id")
-    await call.db.write(sessions.open_session, call.owner, given)
+    await call.db.write(partial(sessions.open_session, incognito=quiet), call.owner, given)
     return JSONResponse(await call.db.read(_session, call.owner, given), 201)
 
 
@@ -85,8 +86,8 @@ def _page(tx: Tx, owner: str, limit: int, before: tuple[int, str] | None) -> lis
 
 
 def _titled(tx: Tx, listed: Listed) -> Listed:
-    """Where its user has not spoken yet a session is called as its first job is."""
-    if listed.title:
+    """Where its user has not spoken yet a session is called as its first job is, unless that is to be told to nobody."""
+    if listed.title or listed.session.incognito:
         return listed
     return replace(listed, title=clip(job_rows.first_of(tx, listed.session.uid), sessions.TITLE_CHARS))
 

@@ -20,6 +20,7 @@ from background.text import clip
 from web.settings import DEFAULT_DATA, Settings
 
 ENDED = states.ended(states.JOB)
+EXTERNAL = 1  # the lowest tier of trust
 DESCRIPTION_CHARS = 60
 # Of a cell in a table; ids are shorter.
 CELL_CHARS = 200
@@ -205,11 +206,17 @@ def _report(job: dict[str, Any]) -> str:
     return f"{kind}{job['report_chars']} characters; the whole of it: outrider job {line(job['id'])} --report"
 
 
+def _trust(hit: dict[str, Any]) -> str:
+    """How far what was found may be relied on, in words."""
+    external = hit.get("made_of") == EXTERNAL < hit["trust"]
+    return f"{hit['trust_label']}, made of external material" if external else hit["trust_label"]
+
+
 def hits_text(hits: Iterable[dict[str, Any]]) -> str:
     """Search hits, best first, a paragraph each."""
     return "\n\n".join(
         f"{number}. {line(hit['heading'])}\n"
-        f"   {line(hit['source'])} ({line(hit['source_type'])}, {line(hit['trust_label'])}, {when(hit['created_at'])})\n"
+        f"   {line(hit['source'])} ({line(hit['source_type'])}, {line(_trust(hit))}, {when(hit['created_at'])})\n"
         f"   {line(hit['snippet'])}"
         for number, hit in enumerate(hits, 1)
     )

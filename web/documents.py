@@ -58,6 +58,7 @@ def hit_json(hit: Hit) -> Json:
         "trust_label": hit.trust_label,
         "job_id": hit.job_id,
         "created_at": rfc3339_or_none(hit.created_at),
+        **({"made_of": hit.made_of} if hit.made_of else {}),  # only of what was made of something that has a tier
     }
 
 

@@ -187,10 +187,9 @@ def no_claims(body: Json) -> None:
         raise bad(claimed, "is said by Outrider alone")
 
 
-def no_incognito(body: Json) -> None:
-    """What is asked to be kept nowhere is not taken and then kept all the same."""
+def incognito(body: Json) -> bool | None:
+    """Whether it is to be incognito; None where the body does not say."""
     asked = body.get("incognito")
     if not isinstance(asked, bool | None):
         raise bad("incognito", "true or false")
-    if asked:
-        raise Fault("refused", "incognito: this version has no incognito sessions.", field="incognito")
+    return asked
