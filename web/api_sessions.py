@@ -26,7 +26,7 @@ from background.usage import Usage
 from web import admission, api_fields, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
-from web.a2a_message import spelled
+from web.a2a_message import fingerprint, in_words
 from web.console import render
 from web.door import Call, Endpoint, Json, door, incognito, no_claims, session_id, text
 from web.house import House
