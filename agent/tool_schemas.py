@@ -54,6 +54,15 @@ SCHEMAS: dict[str, Callable[[Registry], tuple[str, dict[str, Any]]]] = {
         "Look once at a background job. It answers at once; never use it to wait.",
         _object({"job_id": _JOB_ID}, "job_id"),
     ),
+    "ask_worker": lambda _: (
+        "Ask the worker of an ended background job of this conversation one more thing. It goes on from all that it has read and "
+        "done; you are notified of its answer, which takes the place of its report.",
+        _object(
+            {"job_id": _JOB_ID, "question": {"type": "string", "description": "the whole question"}},
+            "job_id",
+            "question",
+        ),
+    ),
     "stop_task": lambda _: ("Cancel a background job of this conversation.", _object({"job_id": _JOB_ID}, "job_id")),
     "memory_recall": lambda _: (
         "Search the knowledge store: reports of earlier work and documents.",

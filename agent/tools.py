@@ -15,10 +15,10 @@ from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 from agent import material, memory_tool
 from agent.gates import ASK_USER
 from agent.notifications import excerpt
-from agent.spawning import MAX_BATCH, Sent, require_depth, send_out_once, spec_of
+from agent.spawning import MAX_BATCH, MAX_PROMPT, Sent, require_depth, send_out_once, spec_of
 from agent.subagents import Registry
 from agent.tool_schemas import RECALL_LIMIT, REPORT_LIMIT, SCHEMAS
-from background import delivery, job_rows, queue, results, tasks, terminal
+from background import delivery, follow_ups, job_rows, queue, results, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
 from background.job_rows import Job
@@ -27,6 +27,7 @@ from background.memory_uses import Use
 from background.queue import Run
 from background.sessions import Session
 from background.tasks import Task
+from background.text import clean
 from background.times import rfc3339
 from knowledge import trust
 from knowledge.backend import Backend, BadQuery, SearchTimeout, StoreFailed
@@ -298,6 +299,32 @@ def _stop(tx: Tx, desk: Desk, job_id: str) -> str:
     return f"{told} {job.detail}" if job.detail else told
 
 
+def _ask_worker(desk: Desk) -> Function:
+    async def ask_worker(ctx: RunContext[Any], **asked: Any) -> str:
+        question, step = clean(str(asked.get("question", ""))), f"step:{desk.task.id}:{desk.step()}:{ctx.tool_call_id}"
+        if not question.strip() or len(question) > MAX_PROMPT:
+            return f"question must say what is asked, in at most {MAX_PROMPT:,} characters; nobody was asked."
+        rule = await desk.refuses(question) if desk.refuses else None
+        if rule:
+            return f"OUTPUT_REJECTED: the output guard refused the question ({rule}). Nobody was asked."
+        try:
+            return await desk.db.write(_ask, desk, str(asked.get("job_id", "")), question, step)
+        except Fault as fault:
+            return f"{fault.reason or 'REFUSED'}: {fault.message}"
+
+    return ask_worker
+
+
+def _ask(tx: Tx, desk: Desk, job_id: str, question: str, step: str) -> str:
+    job = job_rows.find(tx, desk.task.owner, job_id)
+    if job is None or not desk.sent(job) or not desk.sends:
+        return "There is no such job in this conversation."
+    job = follow_ups.ask_in_turn(tx, desk.run, job, question, step)
+    return (
+        f"{job.id} is asked: its worker goes on from what it knows, and its next end brings the answer.\n{desk.not_yet}"
+    )
+
+
 # -- recalling
 
 
@@ -353,6 +380,7 @@ TOOLS: dict[str, Callable[[Desk], Function]] = {
     "task_batch": _task_batch,
     "background_status": _background_status,
     "stop_task": _stop_task,
+    "ask_worker": _ask_worker,
     "memory_recall": _memory_recall,
     "open_report": _open_report,
     memory_tool.NAME: _recall_session,

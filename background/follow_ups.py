@@ -22,7 +22,7 @@ def ask(tx: Tx, owner: str, job_id: str, question: str, level: str) -> Job:
     job = job_rows.get(tx, owner, job_id)
     if job.delivery == "attached":
         raise Fault("conflict", "A turn is telling of this job just now; ask when that has ended.", status=job.status)
-    return _ask(tx, job, question, level, jobs.own_batch(job), None)
+    return _ask(tx, job, jobs.Further(question, level), jobs.own_batch(job))
 
 
 def ask_in_turn(tx: Tx, run: Run, job: Job, question: str, step: str) -> Job:
@@ -36,19 +36,20 @@ def ask_in_turn(tx: Tx, run: Run, job: Job, question: str, step: str) -> Job:
     task_id = run.task_id or ""
     if job.delivery == "attached" and job.delivery_task != task_id:
         raise Fault("conflict", "Another turn is telling of this job just now.", status=job.status)
-    return _ask(tx, job, question, tasks.ceiling_of(tx, task_id), task_id, step)
+    asked = jobs.Further(question, tasks.ceiling_of(tx, task_id), step, tasks.made_of(tx, task_id))
+    return _ask(tx, job, asked, task_id)
 
 
-def _ask(tx: Tx, job: Job, question: str, level: str, batch_id: str, step: str | None) -> Job:
+def _ask(tx: Tx, job: Job, asked: jobs.Further, batch_id: str) -> Job:
     if not job.ended:
         raise Fault(
             "conflict", f"The job is {job.status}; only the worker of an ended job is asked.", status=job.status
         )
-    if not ceilings.can_keep(level):
-        raise Fault("refused", jobs.NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=level)
+    if not ceilings.can_keep(asked.level):
+        raise Fault("refused", jobs.NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=asked.level)
     before = job.knows if job.follow_up else ()
     knows = [past.id for past in tasks.past_of(tx, [*before, job.task_id or ""])]
     if not knows:
         raise Fault("conflict", GONE, reason=REASON, status=job.status)
-    jobs.asked_further(tx, job, question, level, knows, step)
-    return jobs.again(tx, job, batch_id, "Asked further before it was told.", closed=step is None, asked=True)
+    jobs.asked_further(tx, job, asked, knows)
+    return jobs.again(tx, job, batch_id, "Asked further before it was told.", closed=asked.step is None, asked=True)

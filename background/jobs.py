@@ -336,13 +336,26 @@ def again(tx: Tx, job: Job, batch_id: str, told: str, *, closed: bool, asked: bo
     return _sent_out(tx, job.id, batch_id, job.attempts + 1, asked=asked)
 
 
-def asked_further(tx: Tx, job: Job, question: str, level: str, knows: Sequence[str], step: str | None) -> None:
-    """What its next attempt is asked, kept at an answer level; it goes on from the turns that it `knows`."""
+@dataclass(frozen=True)
+class Further:
+    """A further question: the level at which it is kept, the step that asks it, if one does, and the lowest tier of trust of
+    what that has read by then.
+    """
+
+    question: str
+    level: str
+    step: str | None = None
+    made_of: int | None = None
+
+
+def asked_further(tx: Tx, job: Job, asked: Further, knows: Sequence[str]) -> None:
+    """What its next attempt is asked; that goes on from the turns that it `knows`, and is made of what those have read."""
     tx.x(
-        "update jobs set follow_up = :question, knows = :knows, asked_by = :step where id = :id",
-        question=tx.seal("jobs.follow_up", job.id, ceilings.keep(level, question, tx.redact)),
+        "update jobs set follow_up = :question, knows = :knows, asked_by = :step, made_of = :made_of where id = :id",
+        question=tx.seal("jobs.follow_up", job.id, ceilings.keep(asked.level, asked.question, tx.redact)),
         knows=json.dumps(list(knows)),
-        step=step,
+        step=asked.step,
+        made_of=min(filter(None, (job.made_of, asked.made_of)), default=None),
         id=job.id,
     )
 
