@@ -30,6 +30,7 @@ from pydantic_ai.tools import RunContext
 
 from agent import offline_words as words
 from agent.condensing import CONDENSING, condensed
+from agent.memory_words import REMEMBERING, scripted
 from agent.notifications import is_by_system
 from agent.offline_text import (
     Ask,
@@ -68,6 +69,8 @@ class Errand:
 def respond(messages: list[ModelMessage], tools: Iterable[str], instructions: str) -> ModelResponse:
     """The next message of the conversation: the calls of the first errand not yet done, or else the answer."""
     turn = _read(messages)
+    if REMEMBERING in instructions:
+        return _message([TextPart(scripted("\n".join(turn.asks)))], "stop")
     if CONDENSING in instructions:
         return _message([TextPart(condensed("\n".join(turn.asks)))], "stop")
     errands = _plan(turn, set(tools), instructions)

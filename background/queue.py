@@ -193,6 +193,18 @@ def reduce(tx: Tx, run: Run, params: dict[str, Any]) -> None:
     tx.x("update runs set params = :params where id = :id", id=run.id, params=json.dumps(params))
 
 
+def hasten(tx: Tx, key: str) -> None:
+    """A run that waits for its time is due now."""
+    if tx.x("update runs set due_at = :now where key = :key and state = 'queued' and due_at > :now", key=key, now=tx.now):
+        tx.ring("runs")
+
+
+def params_of(tx: Tx, key: str) -> dict[str, Any] | None:
+    """The parameters of a run, if there is one of this key."""
+    params = tx.value("select params from runs where key = :key", key=key)
+    return None if params is None else json.loads(params)
+
+
 def last_error(tx: Tx, row: Row) -> str | None:
     """Why a run's last try failed, out of its row."""
     cell = row["last_error"]

@@ -25,6 +25,7 @@ from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
 from agent.mcp import Servers, ServersNotReady
 from agent.means import Bounds
+from agent.memory_runs import HARVEST, REMEMBER, SUMMARY, Remembering, Times, start_remembering
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
 from agent.offers import BadProfile, Offer, make_ready, offer_subagents, require_providers
 from agent.plugins import BUILTIN_STORE, OURS, Plugins
@@ -75,6 +76,7 @@ log = logging.getLogger("outrider")
 
 VERSION = version("outrider")
 PUSHES = 32  # webhook calls at once; slots of their own, since a receiver may take its 10 s each time
+MEMORIES = 2  # summaries and harvests at once: they have time
 FOLLOW_UPS = 16  # slots for what follows from turns; short work, so a fixed number serves
 
 
@@ -134,6 +136,8 @@ class Outrider:
             if self._works:
                 stack.push_async_callback(self._servers.stop)
                 self._servers.start()
+            if self._works:
+                await db.write(start_remembering, times_of(self.settings))
             await self.worker.start()
             if self._works:
                 await db.write(start_purging)
@@ -187,6 +191,7 @@ class Outrider:
                 "erase": Handler(self._lifecycle().erase, "follow-ups"),
                 "purge": Handler(self._lifecycle().purge, "follow-ups"),
                 "tighten": Handler(Tightening(house.db, house.knowledge, reports).run, "follow-ups"),
+                **self._remembering(),
             }
             if settings.push:
                 handlers["push"] = Handler(Push(house.db, self._courier()).run, "pushes")
@@ -203,6 +208,17 @@ class Outrider:
                 "nudge": Handler(posts.nudge, "follow-ups"),
             }
         return handlers
+
+    def _remembering(self) -> dict[str, Handler]:
+        settings = self.settings
+        levels = levels_by_provider(settings.providers)
+        model = self._offers[CHAT].model or self._model
+        remembering = Remembering(self.house.db, model, times_of(settings), levels, settings.stall_s)
+        return {
+            REMEMBER: Handler(remembering.remember, "memory"),
+            SUMMARY: Handler(remembering.summary, "memory"),
+            HARVEST: Handler(remembering.harvest, "memory"),
+        }
 
     def _courier(self) -> Courier:
         house = self.house
@@ -237,6 +253,7 @@ class Outrider:
             budgets=Budgets(settings.job_tokens, settings.tree_tokens),
             context_tokens=settings.context_tokens,
             servers=self._servers,
+            remembers=settings.memory,
         )
 
     def _pools(self) -> dict[str, int]:
@@ -245,6 +262,7 @@ class Outrider:
             "jobs": self.settings.max_jobs,
             "follow-ups": FOLLOW_UPS,
             "pushes": PUSHES,
+            "memory": MEMORIES,
         }
 
 
@@ -290,6 +308,13 @@ def _model(settings: Settings) -> Model:
         except (UnknownModel, ModelNotReady) as error:
             raise BadSetting(f"{setting}: {error}") from error
     return build_model(settings.model, settings.fallback_models)
+
+
+def times_of(settings: Settings) -> Times | None:
+    """When chats are remembered, if they are: their facts well before retention takes what they are made of."""
+    if not settings.memory:
+        return None
+    return Times(settings.summary_after_s, min(settings.harvest_after_s, settings.retention_days * 43_200))
 
 
 def limits_of(settings: Settings) -> Limits:

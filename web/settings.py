@@ -163,6 +163,17 @@ class Settings(BaseModel):
         "library knows that it takes less is given less.",
         shown="unset: what is known of the model, up to 128,000; 32,000 where nothing is known",
     )
+    memory: Switch = _told(
+        True,
+        "`true` or `false`",
+        "`false`: nothing is remembered of chats beside their logs, and no turn is given anything of other sessions by itself.",
+    )
+    summary_after_s: Seconds = _bounded(
+        1800, 10, 2_592_000, "A chat in which no model was asked for this long is summarized, for later sessions."
+    )
+    harvest_after_s: Seconds = _bounded(
+        86_400, 10, 2_592_000, "A chat in which no model was asked for this long is searched for facts about its user."
+    )
     max_unattended_turns: Count = _bounded(
         8, 0, 1000, "Turns in a row that Outrider may start in a session before its user speaks again."
     )
