@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from background import states
-from web import cli_backup, cli_deliveries, cli_documents, settings
+from web import cli_ask, cli_backup, cli_deliveries, cli_documents, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
@@ -311,6 +311,9 @@ def stop(job_id: JobId, url: Url = None) -> None:
         print(line(stopped["note"]), file=sys.stderr)
     if stopped["status"] in ENDED and stopped["status"] != "canceled":
         raise typer.Exit(1)
+
+
+cli_ask.add_to(app)
 
 
 # --- knowledge ------------------------------------------------------------------------------------------------------
