@@ -393,7 +393,8 @@ def saying(deltas: Deltas) -> Callable[[Turn, str], None]:
         if turn.job is None:
             about = {"session": turn.session.id, "task_id": turn.task.id}
             cause = {"origin": turn.task.origin, "trigger": turn.task.cause}
-            deltas.publish(turn.task.owner, {**about, **cause, "attempt": turn.attempt, "text": piece})
+            quiet = {"incognito": True} if turn.session.incognito else {}
+            deltas.publish(turn.task.owner, {**about, **cause, **quiet, "attempt": turn.attempt, "text": piece})
 
     return say
 

@@ -162,6 +162,12 @@ def chat(
         bool,
         typer.Option("--steer", help="Let the turn that runs in the session take TEXT up, if it takes another step."),
     ] = False,
+    incognito: Annotated[
+        bool,
+        typer.Option(
+            "--incognito", help="Nothing said here is remembered or searched; all of it goes a day after the last word."
+        ),
+    ] = False,
     url: Url = None,
 ) -> None:
     """One message, or an interactive chat; answers stream, jobs are followed until they are briefed."""
@@ -172,7 +178,10 @@ def chat(
     elif steer:
         fail("--steer wants a TEXT; at the prompt it is /steer TEXT", 2)
     with server(url) as client:
-        code = converse(client, session) if text is None else say_once(client, session, text, steer=steer)
+        if text is None:
+            code = converse(client, session, incognito=incognito)
+        else:
+            code = say_once(client, session, text, steer=steer, incognito=incognito)
     raise typer.Exit(code)
 
 

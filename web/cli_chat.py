@@ -28,6 +28,8 @@ QUIET_S = 5.0
 AWAY_S = 120.0
 # A job that has ended is briefed within moments, or else not before the session's next turn.
 BRIEFING_S = 30.0
+# What is said of incognito work that has ended.
+UNTOLD = "It is incognito, so it is told with your next message here. Its report: outrider job {} --report"
 # After these events some may be missing.
 GAPS = ("lost", "reset")
 # A message that may or may not have arrived is sent again; its id makes it one message.
@@ -42,23 +44,30 @@ class Opened(NamedTuple):
     parked: bool
 
 
-def open_session(client: Client, session: str | None) -> Opened:
-    """The session of this id; made without an id, or with one that is not there yet."""
+def open_session(client: Client, session: str | None, *, incognito: bool = False) -> Opened:
+    """The session of this id; made without an id, or with one that is not there yet.
+
+    An `incognito` one is made so; the server refuses one that is there and is not.
+    """
     if session:
         try:
-            return Opened(session, False, bool(client.get(session_path(session)).get("parked")))
+            found = client.get(session_path(session))
+            if found.get("incognito") or not incognito:
+                return Opened(session, False, bool(found.get("parked")))
         except Refused as problem:
             if problem.status != 404:
                 raise
-    return Opened(client.post("/api/sessions", {"id": session} if session else {})["id"], True, False)
+    asked = {"id": session or None, "incognito": incognito or None}
+    made = client.post("/api/sessions", {name: value for name, value in asked.items() if value})
+    return Opened(made["id"], True, False)
 
 
-def say_once(client: Client, session: str | None, text: str, *, steer: bool = False) -> int:
+def say_once(client: Client, session: str | None, text: str, *, steer: bool = False, incognito: bool = False) -> int:
     """Sends one message, shows its answer and then what its jobs bring. Returns the exit code."""
     screen = Screen()
-    session, new, parked = open_session(client, session)
+    session, new, parked = open_session(client, session, incognito=incognito)
     if new:
-        screen.note(f"session {session}")
+        screen.note(f"session {session}{', incognito' if incognito else ''}")
     completed = False
     with Chat(client, session, screen, lines=False) as chat:
         try:
@@ -263,7 +272,10 @@ class Chat:
 
     def _settle(self, asked: set[str], jobs: Iterable[dict[str, Any]]) -> None:
         """Waits no longer for what was told or is gone, nor for ever for what may wait for the session's next turn."""
-        left = {job["id"]: is_pending(job) for job in jobs if not is_told(job)}
+        for job in (job for job in jobs if job.get("incognito") and is_pending(job)):
+            self.out.discard(job["id"])
+            self.screen.note(f"{job['id']} has ended: {job['status']}. {UNTOLD.format(job['id'])}")
+        left = {job["id"]: is_pending(job) for job in jobs if job["id"] in self.out and not is_told(job)}
         self.out -= asked - left.keys()
         if left and all(left.values()) and self.out == left.keys() and self._patience.over(sorted(left)):
             self.screen.note(f"No briefing yet: it may wait for the session's next turn. {come_back(self.session)}")

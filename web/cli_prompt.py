@@ -24,12 +24,12 @@ HELP = "Commands: /jobs, /stop ID, /report ID, /steer TEXT, /quit. While an answ
 ERASE_LINE = "\r\x1b[K"
 
 
-def converse(client: Client, session: str | None) -> int:
+def converse(client: Client, session: str | None, *, incognito: bool = False) -> int:
     """Asks for lines and answers them until the user leaves. Returns the exit code."""
     screen = Screen()
-    session, new, parked = open_session(client, session)
+    session, new, parked = open_session(client, session, incognito=incognito)
     with Chat(client, session, screen) as chat:
-        screen.note(f"session {session}. {HELP}")
+        screen.note(f"session {session}{', incognito' if incognito else ''}. {HELP}")
         if not new:
             recall(chat)
         if parked:

@@ -1,7 +1,8 @@
 """`GET /api/events`: what happens in the caller's sessions, as server-sent events, from the rows.
 
 Rows are read, and the bell only wakes the reader, so every process tells the same under the same ids. Text deltas come
-from turns of this process and carry no id; whoever reads too slowly misses some of them, and no row.
+from turns of this process and carry no id; whoever reads too slowly misses some of them, and no row. Those of an
+incognito session are for who has named it.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ async def _frames(
     with house.db.bell.listen("events", "tokens") as ear:
 
         def hear(of: str, data: Delta) -> None:
-            if of == owner and session in (None, data["session"]):
+            if of == owner and (session == data["session"] or (session is None and "incognito" not in data)):
                 preview.fresh.append(data)
                 ear.hear()
 

@@ -74,4 +74,7 @@ def _find(tx: Tx, call: Call) -> tuple[Webhook, dict[str, Any], str | None] | No
     events = journal.after(tx, call.task, call.revision - 1, call.revision)
     entry = next((event for event in events if event.number == call.number), None)
     job_id = view.cause if view.origin == "background" else None
-    return None if entry is None else (webhook, a2a_views.event(view, entry), job_id)
+    if entry is None:
+        return None
+    event = a2a_views.event(view, entry)
+    return webhook, push_body.unsaid(event) if view.incognito else event, job_id

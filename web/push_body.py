@@ -15,6 +15,26 @@ QUESTION_CHARS = 16_384  # of a question that is too large by itself; four bytes
 ASKS = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
 ABOUT_QUESTION = ("question", "kind")  # metadata that an answer needs
 REASON = "TOO_LARGE"
+INCOGNITO = "INCOGNITO"
+UNSAID = "Left out here: it is of an incognito session. Read the task with GetTask."
+
+
+def unsaid(event: Json) -> Json:
+    """`event` without a word of what was said: which task it is of, and how that stands."""
+    (kind,) = event
+    update = _opened(event[kind])
+    holder = update["artifact"] if kind == "artifactUpdate" else update["status"].get("message")
+    if holder is not None:
+        about = {name: value for name, value in holder.get("metadata", {}).items() if name in ABOUT_QUESTION}
+        ids = {
+            name: holder[name] for name in ("artifactId", "messageId", "role", "taskId", "contextId") if name in holder
+        }
+        told = {**ids, "parts": [{"text": UNSAID}], "metadata": {**about, "withheld": {"reason": INCOGNITO}}}
+        if kind == "artifactUpdate":
+            update["artifact"] = told
+        else:
+            update["status"]["message"] = told
+    return {kind: update}
 
 
 def body(event: Json) -> bytes:

@@ -129,13 +129,6 @@ def test_a_job_needs_a_session_that_is_there(api: Server) -> None:
     assert api.http.get("/api/sessions/nosuch").status_code == 404
 
 
-def test_what_is_asked_to_be_kept_nowhere_is_refused_and_not_kept_all_the_same(api: Server, session: str) -> None:
-    answer = api.http.post("/api/background", json={"session": session, "prompt": "x", "incognito": True})
-    assert told(answer) == (422, "REFUSED") and error(answer)["details"] == {"field": "incognito"}
-    assert api.jobs(session) == []
-    assert told(api.http.post("/api/sessions", json={"incognito": True})) == (422, "REFUSED")
-
-
 # --- once -----------------------------------------------------------------------------------------------------------
 
 

@@ -473,7 +473,6 @@ def test_without_a_server_one_line_says_where_it_was_sought_and_how_to_start_it(
         ("ingest",),
         ("token", "create"),
         ("token", "create", "--user", "al ice"),
-        ("chat", "--incognito", "hi"),
     ],
     ids=" ".join,
 )
