@@ -131,7 +131,7 @@ def test_every_foreign_tool_is_a_declared_dependency(ours: house.House) -> None:
     """What only comes along with something else is gone one day, when that no longer wants it."""
     declared = _named(PROJECT["project"]["dependencies"])
     distributions = packages_distributions()
-    everywhere = {module: tree for module, tree in ours.items() if not module.startswith(house.GRPC)}
+    everywhere = {module: tree for module, tree in ours.items() if not module.startswith((house.GRPC, house.MCP))}
     owners = {name: set(distributions[name]) for name in house.foreign_names(everywhere)}  # a name may be several's
     part_of_pydantic = {"pydantic_core"}  # one release of each belongs to one of the other
     assert {name for name, any_of in owners.items() if not any_of & set(declared)} <= part_of_pydantic
@@ -146,8 +146,14 @@ def test_what_only_grpc_needs_is_in_its_extra(ours: house.House) -> None:
     assert extra == {"a2a-sdk", "grpcio", "protobuf", "googleapis-common-protos"}
 
 
-def test_a_server_without_grpc_loads_nothing_of_it() -> None:
-    look = "import sys, web.process; sys.exit(any(name in sys.modules for name in ('grpc', 'web.a2a_grpc')))"
+def test_what_only_mcp_servers_need_is_in_its_extra(ours: house.House) -> None:
+    assert "fastmcp" in house.foreign_names({module: tree for module, tree in ours.items() if module.startswith(house.MCP)})
+    assert _named(PROJECT["project"]["optional-dependencies"]["mcp"]) == {"fastmcp-slim", "pydantic-ai-slim"}
+
+
+def test_a_server_without_grpc_and_mcp_servers_loads_nothing_of_them() -> None:
+    unwanted = ("grpc", "web.a2a_grpc", "fastmcp", "mcp", "agent.mcp_client")
+    look = f"import sys, web.process; sys.exit(any(name in sys.modules for name in {unwanted}))"
     assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, timeout=60).returncode == 0
 
 
