@@ -51,6 +51,7 @@ class Live:
         self.tools: tuple[Found, ...] = ()
         self._say, self._changed = say, changed
         self.opening = True
+        self._status = 200  # of the last answer over HTTP: the client's own errors do not say it
         self._calls = 0
         self._over, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -81,7 +82,7 @@ class Live:
         except Exception as error:  # noqa: BLE001 - of a foreign server and its client; it takes nothing down
             if opened.done():
                 log.info("the MCP server %s did not end well: %s", self.server.name, type(error).__name__)
-            _tell(opened, Lost(_why(error)))
+            _tell(opened, Lost(self._why(error)))
 
     def end(self, *, at_once: bool = False) -> None:
         """It takes no more calls, and is closed when those that are out have ended, or `at_once`."""
@@ -98,7 +99,7 @@ class Live:
         except TimeoutError:
             raise Lost(f"it gave no list of its tools within {LIST_S:g} s") from None
         except Exception as error:
-            raise Lost(_why(error)) from error
+            raise Lost(self._why(error)) from error
         self.tools = tuple(Found(tool.name, tool.description or "", dict(tool.input_schema)) for tool in listed)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
@@ -119,15 +120,22 @@ class Live:
         except ToolError as error:
             raise Refused(str(error)) from None
         except McpError as error:
-            if error.error.code == CONNECTION_CLOSED:
-                raise Lost("its connection ended") from None
+            if error.error.code == CONNECTION_CLOSED or self._status >= 300:
+                raise Lost(self._why(error)) from None
             raise Refused(error.error.message) from None
         except Exception as error:
-            raise Lost(_why(error)) from error
+            raise Lost(self._why(error)) from error
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
+
+    async def _see(self, response: httpx2.Response) -> None:
+        if response.request.method == "POST":
+            self._status = response.status_code
+
+    def _why(self, error: BaseException) -> str:
+        return f"it answers HTTP {self._status}" if self._status >= 300 else _why(error)
 
     async def _client(self, stack: AsyncExitStack) -> MCPToolset[Any]:
         server = self.server
@@ -148,6 +156,7 @@ class Live:
                 headers=dict(server.headers),
                 follow_redirects=False,
                 timeout=httpx2.Timeout(CONNECT_S, read=max(300.0, server.timeout_s)),
+                event_hooks={"response": [self._see]},
             )
             given = await stack.enter_async_context(http) and server.url
         return MCPToolset(
@@ -181,8 +190,6 @@ def _why(error: BaseException) -> str:
             return "it may not be started"
         case McpError():
             return "its connection ended" if error.error.code == CONNECTION_CLOSED else f"error {error.error.code}"
-        case httpx2.HTTPStatusError():
-            return f"it answers HTTP {error.response.status_code}"
         case TimeoutError():
             return f"it did not answer within {CONNECT_S:g} s"
     return f"it cannot be reached ({type(error).__name__})"

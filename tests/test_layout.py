@@ -147,7 +147,9 @@ def test_what_only_grpc_needs_is_in_its_extra(ours: house.House) -> None:
 
 
 def test_what_only_mcp_servers_need_is_in_its_extra(ours: house.House) -> None:
-    assert "fastmcp" in house.foreign_names({module: tree for module, tree in ours.items() if module.startswith(house.MCP)})
+    assert "fastmcp" in house.foreign_names(
+        {module: tree for module, tree in ours.items() if module.startswith(house.MCP)}
+    )
     assert _named(PROJECT["project"]["optional-dependencies"]["mcp"]) == {"fastmcp-slim", "pydantic-ai-slim"}
 
 

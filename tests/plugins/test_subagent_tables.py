@@ -1,5 +1,6 @@
 """`[subagents.NAME]` of `outrider.toml`: types of subagents without a line of Python (ruling 35)."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,10 +82,7 @@ def test_s84_where_a_plugin_is_broken_a_type_that_needs_its_tool_is_named_and_no
         ("[subagents.x]\ndescription = ' '\nprompt = 'p'", "subagents.x.description: ' ' is not a text of"),
         ("[subagents.x]\ndescription = 'd'\nprompt = 7", "subagents.x.prompt: 7 is not a text of"),
         ("[subagents.general]\ntools = 7", "subagents.general.tools: 7 is not a list of names of tools"),
-        (
-            "[subagents.general]\ntools = ['nosuch']",
-            "subagents.general.tools: there is no tool 'nosuch'; there are ask_user,",
-        ),
+        ("[subagents.general]\nprofile = 7", "subagents.general.profile: 7 is not the name of a profile"),
         ("[subagents.general]\nparks = 'yes'", "subagents.general.parks: 'yes' is not true or false"),
         ("[subagents.general]\ntool = ['task']", "subagents.general.tool: there is no such field; did you mean tools?"),
         ("[subagents.'Not A Name']\nprompt = 'p'", "subagents.Not A Name: the name of a type is a small letter"),
@@ -96,6 +94,91 @@ def test_a_type_that_cannot_be_meant_stops_the_start_with_one_line(tmp_path: Pat
     with pytest.raises(BadSetting) as refused:
         build(load({"data": str(tmp_path)}, {}))
     assert str(refused.value).startswith(why) and "\n" not in str(refused.value)
+
+
+OWN_PROFILE = """
+[profiles]
+offered = ["chat"]
+
+[profiles.careful]
+instructions = "Weigh each word."
+model = "openai-chat:careful-one"
+answer_level = "redacted"
+
+[profiles.silent]
+answer_level = "metadata"
+
+[subagents.weigher]
+description = "Weighs."
+prompt = "You weigh."
+profile = "careful"
+
+[subagents.general]
+tools = ["nosuch"]
+
+[subagents.nobody]
+description = "Has nobody's profile."
+prompt = "You are nobody."
+profile = "nobody"
+
+[subagents.parrot]
+description = "Has a profile without a model."
+prompt = "You are a parrot."
+profile = "echo"
+
+[subagents.mute]
+description = "Keeps nothing."
+prompt = "You are mute."
+profile = "silent"
+"""
+NOT_OFFERED = {
+    "general": "subagents.general.tools: there is no tool 'nosuch'; there are ask_user, ",
+    "nobody": "subagents.nobody.profile: there is no profile 'nobody'; there are chat, echo, careful, silent",
+    "parrot": "subagents.parrot.profile: echo is answered by the handler echo, and no model",
+    "mute": "subagents.mute.profile: RESULT_NOT_STORABLE: the profile silent takes no work",
+}
+
+
+@pytest.fixture(scope="module")
+def profiled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving.at(tmp_path_factory.mktemp("profiled")) as own:
+        yield own(toml=OWN_PROFILE, OUTRIDER_PROFILES="chat")
+
+
+def test_ruling_35_a_type_with_a_profile_is_worked_by_its_model_with_its_instructions_at_its_level(
+    profiled: Server, model: ScriptedModel
+) -> None:
+    model.rules([Rule(last_user="^weigh me", text="Report: ask joe@example.org.")])
+    assert ended(profiled, "weigh me, jane@example.org", "weigher") == "Report: ask ***."
+    (asked,) = [asked for asked in model.requests() if asked.last_user.startswith("weigh me")]
+    assert asked.body["model"] == "careful-one" and asked.last_user == "weigh me, ***"
+    assert "You weigh." in asked.text and asked.text.index("Weigh each word.") > asked.text.index("You weigh.")
+
+
+def test_ruling_35_in_the_foreground_too_and_the_turn_that_is_told_keeps_no_more(
+    profiled: Server, model: ScriptedModel
+) -> None:
+    spec = {"description": "w", "prompt": "weigh that", "subagent_type": "weigher"}
+    model.rules(
+        [
+            Rule(last_user="^weigh that", text="Report: call 030 1234567, joe@example.org."),
+            Rule(last_user="^please", last_tool="", text="Joe is joe@example.org."),
+            Rule(last_user="^please", tool_calls=[{"name": "task", "arguments": spec}]),
+        ]
+    )
+    assert profiled.ask(profiled.post("/api/sessions")["id"], "please") == "Joe is ***."
+    (asked,) = [asked for asked in model.requests() if asked.last_user == "weigh that"]
+    assert asked.body["model"] == "careful-one" and "Weigh each word." in asked.text
+
+
+def test_s84_a_type_that_names_what_there_is_not_is_named_and_not_offered_and_the_others_are(profiled: Server) -> None:
+    problems = profiled.get("/api/status")["problems"]
+    for name, why in NOT_OFFERED.items():
+        assert [line for line in problems if line.startswith(f"The subagent type {name} is not offered: {why}")]
+    asked = {"session": profiled.post("/api/sessions")["id"], "prompt": "x", "subagent_type": "general"}
+    refused = profiled.http.post("/api/background", json=asked)
+    types = refused.json()["error"]["details"]["types"]
+    assert refused.status_code == 422 and "weigher" in types and not set(NOT_OFFERED) & set(types)
 
 
 def test_a_name_that_a_plugin_s_type_has_is_not_taken_from_it(own: Serving) -> None:
