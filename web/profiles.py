@@ -109,6 +109,7 @@ OF_A_SUBAGENT: Mapping[str, tuple[Check, str]] = {
     "prompt": FIELDS["instructions"],
     "tools": FIELDS["tools"],
     "parks": FIELDS["output_guard"],
+    "memory": FIELDS["output_guard"],
     "profile": (named(NAME), "the name of a profile that a model answers"),
 }
 OF_A_PLUGIN = {"max_queued_jobs": (_whole(MOST_JOBS), f"a whole number from 1 to {MOST_JOBS:,}")}

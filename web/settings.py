@@ -169,10 +169,10 @@ class Settings(BaseModel):
         "`false`: nothing is remembered of chats beside their logs, and no turn is given anything of other sessions by itself.",
     )
     summary_after_s: Seconds = _bounded(
-        1800, 10, 2_592_000, "A chat in which no model was asked for this long is summarized, for later sessions."
+        1800, 0.1, 2_592_000, "A chat in which no model was asked for this long is summarized, for later sessions."
     )
     harvest_after_s: Seconds = _bounded(
-        86_400, 10, 2_592_000, "A chat in which no model was asked for this long is searched for facts about its user."
+        86_400, 0.1, 2_592_000, "A chat in which no model was asked for this long is searched for facts about its user."
     )
     max_unattended_turns: Count = _bounded(
         8, 0, 1000, "Turns in a row that Outrider may start in a session before its user speaks again."

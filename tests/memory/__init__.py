@@ -1,0 +1,1 @@
+"""What is remembered of sessions, for whom, and what is not."""
