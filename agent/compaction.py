@@ -65,7 +65,7 @@ class Compaction:
             return _history(gist, past)
         while True:
             gist, past = await self.db.read(_remembered, self.turn)
-            if not (older := past[: len(past) - _newest(past, room // 3)]):
+            if not (older := past[: len(past) - _newest(past, room // 2)]):
                 return _history(gist, past)
             await self._condense(gist, _first(older, self.window.tokens // 2))
 
