@@ -285,11 +285,14 @@ def _is_base64(text: str) -> bool:
     return True
 
 
+_STRICT = json.JSONEncoder(allow_nan=False, check_circular=False).encode  # of a cycle it is a RecursionError
+
+
 def _normal(value: Any, at: str) -> Any:
     """The value as JSON has it: no cycle, no NaN, no bytes, and text that can be stored."""
     try:
         with piece(is_large(value)):
-            text = json.dumps(value, allow_nan=False)
+            text = _STRICT(value)
         return decode(text.encode(), DEEPEST)
     except TooDeep:
         raise BadAnswer(f"{at} is nested deeper than {DEEPEST} levels") from None

@@ -6,6 +6,7 @@ wait is done in one thread, one after the other, and of such pieces no two compe
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +19,7 @@ ITEMS = 2_000
 
 _thread = ThreadPoolExecutor(1, "outrider-large")
 _piece = threading.Lock()
+_worked_at = 0.0  # on the monotonic clock
 
 
 async def one_by_one(function: Callable[..., T], *given: Any) -> T:
@@ -27,7 +29,16 @@ async def one_by_one(function: Callable[..., T], *given: Any) -> T:
 
 def piece(large: bool) -> AbstractContextManager[Any]:
     """Around work that holds Python's lock in one piece: of all that is large, one at a time. Never around a transaction."""
-    return _piece if large else nullcontext()
+    if not large:
+        return nullcontext()
+    global _worked_at
+    _worked_at = time.monotonic()
+    return _piece
+
+
+def quiet_s() -> float:
+    """For how long nothing large has been begun, in seconds."""
+    return time.monotonic() - _worked_at
 
 
 def is_large(value: Any) -> bool:

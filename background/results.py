@@ -8,6 +8,11 @@ from background.database import Row, Tx
 from background.large import is_large, piece
 from background.values import value_of
 
+# Without the library's own look for cycles, which takes as long as the rest: it ends at the depth of the stack as well.
+_NORMAL = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), check_circular=False
+).encode
+
 
 @dataclass(frozen=True)
 class Result:
@@ -38,7 +43,10 @@ def artifact_id(task_id: str, number: int = 1) -> str:
 def encode(artifacts: list[dict[str, Any]]) -> str:
     """One JSON normal form. Raises `ValueError` or `TypeError` for what cannot be kept: a cycle, NaN, bytes."""
     with piece(is_large(artifacts)):
-        return json.dumps(artifacts, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        try:
+            return _NORMAL(artifacts)
+        except RecursionError:
+            raise ValueError("a cycle, or too deep") from None
 
 
 def decode(text: str) -> list[dict[str, Any]]:

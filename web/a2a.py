@@ -61,8 +61,10 @@ class Edge:
             envelope = await off_the_loop(large, a2a_requests.parse_envelope, body)
             rpc_id = envelope.id
             a2a_requests.negotiate(*versions(scope), envelope.method)
+            method = self._methods[envelope.method]
             call = Call(caller_of(scope), envelope.params, large, receive, scope["headers"])
-            answer = await self._methods[envelope.method](call)
+            del body, envelope  # see `Call.checked`
+            answer = await method(call)
         except Exception as failure:  # noqa: BLE001 - the door: logged with an id, and only the id goes out
             error = as_error(failure)
             return self._refusal(error, error.rpc_id if rpc_id is None else rpc_id)

@@ -26,9 +26,9 @@ def twins(served: Mapping[str, Method]) -> dict[str, Method]:
 
 def _spoken(twin: Twin, method: Method) -> Method:
     async def serve(call: Call) -> Any:
-        params = await call.checked(twin.params)
+        call.params = await call.checked(twin.params)
         try:
-            answer = await method(call._replace(params=params))
+            answer = await method(call)
         except (A2AError, Fault) as failure:
             raise _renamed(as_error(failure), twin) from None
         if isinstance(answer, Telling):

@@ -4,7 +4,8 @@ It reads what every binding reads in the same way, and knows neither an envelope
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
@@ -22,7 +23,8 @@ PRIVATE = {"cache-control": "no-store"}  # of an answer: it is for who asked, an
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """Who asks, and for what; `receive` tells, once the body has been read, when the client is gone.
 
     `headers` are those of the request, their names in lower case.
@@ -35,8 +37,9 @@ class Call(NamedTuple):
     headers: Headers = ()
 
     async def checked(self, function: Callable[..., Any], *more: Any) -> Any:
-        """What `function` makes of the params."""
-        return await off_the_loop(self.large, function, self.params, *more)
+        """What `function` makes of the params. They are let go: nobody keeps a megabyte while its answer is waited for."""
+        params, self.params = self.params, None
+        return await off_the_loop(self.large, function, params, *more)
 
 
 async def body_of(scope: Scope, receive: Receive) -> bytes:

@@ -152,8 +152,8 @@ class Edge(grpc.GenericRpcHandler):
         if len(request) > BODY_LIMIT:
             raise A2AError("REQUEST_TOO_LARGE", f"The request is larger than {BODY_LIMIT} bytes")
         large = len(request) > LARGE_BODY
-        params = await off_the_loop(large, messages.params, method.input_type, request)
-        return await self._methods[method.name](Call(caller, params, large, receive))
+        call = Call(caller, await off_the_loop(large, messages.params, method.input_type, request), large, receive)
+        return await self._methods[method.name](call)
 
 
 async def _write(method: MethodDescriptor, telling: Telling, context: Context) -> A2AError | None:

@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import re
+from itertools import chain, zip_longest
 from typing import Any
 
 from background.values import canonical
@@ -21,6 +22,8 @@ ABOUT_PART = ("metadata", "filename", "mediaType")
 MAY_BE_WHOLE = re.compile(
     r"\.0[,}\]]|[0-9]e\+"
 )  # in a canonical text: a number that may be, or words that look like one
+PLACE = "\0"  # where data stands that is written already: no text of a message has one
+PLACED = canonical(PLACE)
 FILE_CHARS = 100_000  # of each file that a model is given; the whole message is bounded by its size
 MESSAGE_FIELDS = ("messageId", "contextId", "taskId", "role", "metadata", "extensions", "referenceTaskIds")
 
@@ -51,19 +54,28 @@ def text_of(message: dict[str, Any], limits: Limits) -> str:
     return joined
 
 
-def in_words(message: dict[str, Any]) -> str:
-    """A checked message as a model reads it: its text, structured data as JSON, files in a frame with name and type.
+def spelled(message: dict[str, Any]) -> tuple[str, str]:
+    """What a checked message is told by when its id comes again, and how a model reads it.
 
-    Of a file that is no text only name and type are told; `unreadable` finds it before a model is asked.
+    The first is the same for the same content in any order of members. A whole number is the same with a fraction of
+    nothing: some clients and some wires have no other numbers. The second is its text, structured data as JSON, files in a
+    frame with name and type; of one that is no text no more is told, and `unreadable` finds it before a model is asked.
+    A2AError -32602 for NaN and Infinity, which no JSON text can hold.
     """
-    return "\n\n".join(_in_words(part) for part in message["parts"])
+    # Each once, as a megabyte of it takes long.
+    data = [
+        fields.finite(part["data"], f"message.parts[{index}].data") if "data" in part else ""
+        for index, part in enumerate(message["parts"])
+    ]
+    words = "\n\n".join(map(_in_words, message["parts"], data))
+    return _fingerprint(message, data), words
 
 
-def _in_words(part: dict[str, Any]) -> str:
+def _in_words(part: dict[str, Any], data: str) -> str:
     if "text" in part:
         return part["text"]
     if "data" in part:
-        return canonical(part["data"])
+        return data
     told = ", ".join(filter(None, [part.get("filename"), part.get("mediaType"), part.get("url")])) or "without a name"
     text = _file_text(part)
     if text is None:
@@ -124,20 +136,12 @@ def steers(message: dict[str, Any]) -> bool:
     return steer
 
 
-def fingerprint(message: dict[str, Any]) -> str:
-    """What a checked message is told by when its id comes again: the same for the same content in any order of members.
-
-    A whole number is the same with a fraction of nothing: some clients and some wires have no other numbers. A2AError -32602 for NaN and Infinity, which no JSON text can hold.
-    """
-    try:
-        text = canonical(message)
-        if MAY_BE_WHOLE.search(text):
-            text = canonical(_whole(message))
-    except ValueError:
-        # Metadata was looked at before, so it is a part's data; the slow way finds out which.
-        for index, part in enumerate(message["parts"]):
-            fields.finite(part.get("data"), f"message.parts[{index}].data")
-        raise
+def _fingerprint(message: dict[str, Any], data: list[str]) -> str:
+    parts = [part | {"data": PLACE} if "data" in part else part for part in message["parts"]]
+    pieces = canonical(message | {"parts": parts}).split(PLACED)
+    text = "".join(chain.from_iterable(zip_longest(pieces, filter(None, data), fillvalue="")))
+    if (".0" in text or "e+" in text) and MAY_BE_WHOLE.search(text):
+        text = canonical(_whole(message))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -93,13 +93,15 @@ class Methods:
 
     async def _send(self, call: Call) -> Json:
         asked = await call.checked(a2a_requests.send_params, self._limits)
+        shown = asked.history_length
         if asked.return_immediately:
             accepted = await self._accept(call.caller, asked)
-            seen = await self._reached(call.caller, accepted, asked.history_length)
+            seen = await self._reached(call.caller, accepted, shown)
         else:
             with self._house.waiting.place():
                 accepted = await self._accept(call.caller, asked)
-                seen = await self._until_stopped(call, accepted, asked.history_length)
+                del asked  # see `Call.checked`
+                seen = await self._until_stopped(call, accepted, shown)
         return {"task": seen.task}
 
     async def _send_streaming(self, call: Call) -> Telling:

@@ -147,15 +147,16 @@ def send_params(params: Any, limits: Limits) -> SendRequest:
     message = a2a_message.checked(sent, limits)
     configuration = fields.object_at(given, "configuration", "") or {}
     fields.strings(configuration, "acceptedOutputModes", "configuration.", limits)
+    mark, words = a2a_message.spelled(message)
     return SendRequest(
-        fingerprint=a2a_message.fingerprint(message),  # first: it refuses what no JSON can hold
+        fingerprint=mark,
         message=message,
         metadata=fields.metadata_of(given, "", limits),
         message_id=message["messageId"],
         context_id=message.get("contextId"),
         task_id=message.get("taskId"),
         text=a2a_message.text_of(message, limits),
-        words=a2a_message.in_words(message),
+        words=words,
         skill=a2a_message.skill_of(message, limits),
         steer=a2a_message.steers(message),
         return_immediately=fields.flag(configuration, "returnImmediately", "configuration."),

@@ -90,8 +90,10 @@ class Edge:
                 body = await body_of(scope, receive)
                 large = len(body) > LARGE_BODY
                 given = await off_the_loop(large, a2a_requests.parse_body, body, road.body == "may")
+                del body
                 given |= {"tenant": query["tenant"]} if query.get("tenant") else {}
             call = Call(caller_of(scope), _whole(given, named), large, receive, scope["headers"])
+            del given  # see `Call.checked`
             answer = await self._methods[road.method](call)
         except NoRoad as lost:
             return _nothing_here(lost.verbs)

@@ -26,7 +26,7 @@ from background.usage import Usage
 from web import admission, api_fields, artifacts
 from web.a2a_call import off_the_loop
 from web.a2a_fields import Limits
-from web.a2a_message import fingerprint, in_words
+from web.a2a_message import spelled
 from web.console import render
 from web.door import Call, Endpoint, Json, door, incognito, no_claims, session_id, text
 from web.house import House
@@ -208,7 +208,7 @@ async def post_message(call: Call) -> Response:
     content |= {"taskId": task_id} if task_id else {}
     metadata = {name: value for name, value in {"skill": skill, "question": question, "steer": steer}.items() if value}
     content |= {"metadata": metadata} if metadata else {}
-    mark, words = await off_the_loop(is_large(data), _told, content)
+    mark, words = await off_the_loop(is_large(data), spelled, content)
     incoming = Incoming(
         owner=owner,
         session_id=context,
@@ -227,11 +227,6 @@ async def post_message(call: Call) -> Response:
     with api_fields.as_called():
         accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
     return JSONResponse({"task_id": accepted.task_id}, 202)
-
-
-def _told(content: Json) -> tuple[str, str]:
-    """By what a message is told when it comes again, and as what it is read."""
-    return fingerprint(content), in_words(content)
 
 
 def _context_of(tx: Tx, owner: str, given: str, task_id: str) -> str:

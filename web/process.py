@@ -4,7 +4,6 @@ Sockets, signals and exit codes are here; what runs is put together in `app.py`.
 """
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -22,6 +21,7 @@ from background.errors import StorageUnavailable, UnusableDatabase
 from knowledge.backend import StoreFailed
 from web import health, logs
 from web.app import VERSION, build
+from web.garbage import collected
 from web.head import BoundedHead
 from web.house import House
 from web.settings import BadSetting, Settings
@@ -29,7 +29,6 @@ from web.settings import BadSetting, Settings
 log = logging.getLogger("outrider")
 
 BACKLOG = 2048
-COLLECTED_AT = (50_000, 20, 20)  # objects more than before; and younger generations' rounds, see the module gc
 
 
 def serve(settings: Settings, worker: bool) -> int:
@@ -53,17 +52,6 @@ def _process(settings: Settings, main: Callable[[], Coroutine[Any, Any, None]]) 
         print(f"outrider: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def collect_seldom() -> None:
-    """What has been loaded is looked through no more for garbage, and the rest not at every few hundred new objects.
-
-    A large body is a hundred thousand lists and objects at once, none of them garbage: with Python's own thresholds the
-    collector would take ten times as long over it as the parser, and nobody can do anything meanwhile.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AT)
 
 
 def _stop_event() -> asyncio.Event:
@@ -114,8 +102,7 @@ async def _serve(settings: Settings, worker: bool) -> None:
     grpc = _grpc(settings)
     outrider = build(settings, works=worker)
     with _listen(settings) as listener:
-        async with outrider.running(), grpc(outrider.house):
-            collect_seldom()
+        async with outrider.running(), grpc(outrider.house), collected():
             server = _Server(_config(outrider.app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             print(f"Outrider {VERSION} serves on {settings.address} (console: {settings.address}/)", flush=True)
@@ -145,7 +132,6 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 
 async def _work(settings: Settings) -> None:
     stop = _stop_event()
-    async with build(settings, serves=False).running() as outrider:
-        collect_seldom()
+    async with build(settings, serves=False).running() as outrider, collected():
         print(f"Outrider {VERSION} works on {outrider.settings.data}", flush=True)
         await stop.wait()
