@@ -1,13 +1,28 @@
 """What `[mcp.NAME]` says of an MCP server, and what such a server offers. Values; they connect to nothing."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from background.credentials import names_credential
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")  # no underscore: that is where a tool's own name begins
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what all providers take
 ALL = "*"
+
+
+class Filled(str):
+    """A text with values in it that were `taken` from the environment."""
+
+    taken: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, taken: Iterable[str]) -> "Filled":
+        """The text, with what was taken for it."""
+        made = cls(text)
+        made.taken = tuple(taken)
+        return made
 
 
 @dataclass(frozen=True)
@@ -21,19 +36,26 @@ class McpServer:
     name: str
     command: str | None = None
     args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     url: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     tools: tuple[str, ...] | None = None
     needs_approval: tuple[str, ...] | bool = ()
     timeout_s: float = 60
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be repeated of it. Very short values are in every text, and hide nothing."""
-        values = [*self.env.values(), *(word for value in self.headers.values() for word in value.split())]
-        return sorted((value for value in values if len(value) >= 6), key=len, reverse=True)
+        """What must not be repeated of it: what came from the environment, and what is named as a credential is. The
+        longest first; very short ones are in every text, and hide nothing.
+        """
+        named = [value.split()[-1:] for name, value in (self.env | self.headers).items() if names_credential(name)]
+        taken = [one.taken for one in (*self._texts, self.url) if isinstance(one, Filled)]
+        return sorted({one for some in (*named, *taken) for one in some if len(one) >= 6}, key=len, reverse=True)
+
+    @property
+    def _texts(self) -> list[str]:
+        return [*self.env.values(), *self.headers.values(), *self.args]
 
     def asks(self, tool: str) -> bool:
         """Whether each call of a tool of its own needs an approval."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agent.mcp_servers import NAME, McpServer
+from agent.mcp_servers import NAME, Filled, McpServer
 from web.profiles import BadTable, Check, fields_of, require_tables, text, wanted
 from web.setting_values import http_address
 
@@ -102,7 +102,8 @@ def _filled(at: str, value: Any, environ: Mapping[str, str]) -> Any:
         case str():
             if unknown := [name for name in NAMED.findall(value) if name not in environ]:
                 raise BadTable(f"{at}: there is no {unknown[0]} in the environment")
-            return NAMED.sub(lambda found: environ[found[1]], value)
+            taken = [environ[name] for name in NAMED.findall(value)]
+            return Filled.of(NAMED.sub(lambda found: environ[found[1]], value), taken) if taken else value
         case list():
             return [_filled(at, one, environ) for one in value]
         case Mapping():

@@ -54,11 +54,15 @@ def test_a_server_that_cannot_be_meant_stops_the_start_with_one_line(tmp_path: P
 
 def test_secrets_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path) -> None:
     (tmp_path / "outrider.toml").write_text(
-        "[mcp.x]\nurl = 'http://b/?k=${K}'\nheaders = { Authorization = 'Bearer ${K}' }\n[mcp.y]\ncommand = 'c'\nenv = { A = '${K}' }"
+        "[mcp.x]\nurl = 'http://b/?k=${K}'\nheaders = { Authorization = 'Bearer ${K}' }\n"
+        "[mcp.y]\ncommand = 'c'\nenv = { A = '${K}', LEVEL = 'warning' }"
     )
     settings = load({"data": str(tmp_path)}, {"K": SECRET})
-    assert settings.mcp["x"].url == f"http://b/?k={SECRET}" and settings.mcp["y"].env == {"A": SECRET}
-    assert SECRET in settings.mcp["x"].secrets
+    assert settings.mcp["x"].url == f"http://b/?k={SECRET}" and settings.mcp["y"].env == {
+        "A": SECRET,
+        "LEVEL": "warning",
+    }
+    assert settings.mcp["x"].secrets == settings.mcp["y"].secrets == [SECRET]
     assert SECRET not in repr(settings) + settings.model_dump_json() + repr(dict(settings.mcp))
 
 
