@@ -8,7 +8,7 @@ from agent.gates import REFUSALS
 from agent.guard import KeepsAsking
 from agent.loop import Progress, Stalled, TooManySteps, UnfinishedAnswer
 from agent.taking_up import Turn
-from background import delivery, job_rows
+from background import delivery, job_rows, tasks
 from background.database import Tx
 from background.limits import SECOND
 from background.results import artifact_id
@@ -71,7 +71,8 @@ def plain_note(tx: Tx, task_id: str) -> list[str]:
     """What a user reads when the model had nothing to say of what the turn told or sent out; nothing, if it did neither."""
     told = [job_rows.by_id(tx, job_id) for job_id in delivery.attached_to(tx, task_id)]
     sent = job_rows.of_batch(tx, task_id)
-    lines = [f"- {job.description}: {job.status} ({job.id})" for job in told or sent]
+    named = [job.said_in(incognito=tasks.by_id(tx, task_id).incognito) for job in told or sent]
+    lines = [f"- {job.description}: {job.status} ({job.id})" for job in named]
     if told:
         return ["\n".join(["These have ended; their reports can be opened:", "", *lines])]
     if sent:

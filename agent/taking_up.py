@@ -91,6 +91,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
     background = task.origin == "background"
     job = job_rows.by_id(tx, task.cause or "") if background else None
     gist = None if job else gists.of(tx, task.session)
+    out = job_rows.not_told(tx, job.session if job else task.session, job and job.id, MOST_OUT)
     return Turn(
         task=task,
         session=session,
@@ -101,7 +102,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         job=job,
         attempt=run.attempt,
         gist=gist,
-        out=tuple(job_rows.not_told(tx, job.session if job else task.session, job and job.id, MOST_OUT)),
+        out=tuple(one.said_in(incognito=task.incognito) for one in out),
     )
 
 
@@ -224,8 +225,7 @@ def _attach(tx: Tx, task: Task, shape: Shape, rows: list[Row]) -> Rendered | Non
 
 
 def _notice(tx: Tx, task: Task, job: job_rows.Job, failed_turns: int) -> Notice:
-    if job.incognito and not task.incognito:  # what is said here is kept as in any other session
-        job = replace(job, description="(incognito)", detail="")
+    job = job.said_in(incognito=task.incognito)
     result = results.read(tx, job.task_id)
     return Notice(
         job_id=job.id,

@@ -220,7 +220,7 @@ def _background_status(desk: Desk) -> Function:
             f"sent out: {rfc3339(job.created_at)}",
         ]
         lines += [f"ended: {rfc3339(job.completed_at)}"] if job.completed_at else [desk.not_yet]
-        lines += [f"reason: {job.reason}: {job.detail if desk.may_read(job) else ''}"] if job.reason else []
+        lines += [f"reason: {job.reason}: {job.detail or ''}"] if job.reason else []
         lines += [f"canceled by: {job.canceled_by}"] if job.canceled_by else []
         if report:
             desk.used(ctx, [Use("report", job.id, material.tier_of(job), min(len(report), STATUS_CHARS))])
@@ -268,6 +268,7 @@ def _read_job(tx: Tx, desk: Desk, job_id: str) -> tuple[Job | None, str]:
     job = job_rows.find(tx, desk.task.owner, job_id)
     if job is None or not desk.knows(job):
         return None, ""
+    job = job.said_in(incognito=desk.session.incognito)
     if not job.ended:
         return job, ""
     if desk.sent(job):

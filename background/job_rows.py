@@ -1,7 +1,7 @@
 """Jobs as they are read: one, a session's, a batch's, a page of them; each with its present attempt's delivery. Writes nothing."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from background import questions
@@ -16,6 +16,7 @@ STATUSES = tuple(JOB)  # what a client may ask for
 
 
 QUESTION_CHARS = 300
+UNSAID = "(incognito)"  # in place of a description
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,12 @@ class Job:
     def usage(self) -> Usage:
         """What it has cost, over all its attempts."""
         return Usage(self.requests, self.input_tokens, self.output_tokens, self.tool_calls)
+
+    def said_in(self, *, incognito: bool) -> "Job":
+        """The job as it may be spoken of in a session: one that is incognito, in a session that is not, without its words."""
+        if incognito or not self.incognito:
+            return self
+        return replace(self, description=UNSAID, prompt="", detail=None, excerpt="", question=None)
 
     def public(self, *, named: bool = False) -> dict[str, Any]:
         """JOB of the contract, without `prompt` and `report`. Unless it or its session was `named`, an incognito one is
@@ -211,9 +218,10 @@ def get(tx: Tx, owner: str, job_id: str) -> Job:
 
 
 def first_of(tx: Tx, session_uid: str) -> str:
-    """What the first job of a session is called; empty where it has none."""
+    """What the first job of a session is called; empty where it has none, but for incognito ones."""
     row = tx.one(
-        "select id, description from jobs where session = :session order by created_at, id limit 1", session=session_uid
+        "select id, description from jobs where session = :session and incognito = 0 order by created_at, id limit 1",
+        session=session_uid,
     )
     return "" if row is None else tx.unseal("jobs.description", row["id"], row["description"])
 

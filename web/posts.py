@@ -176,7 +176,8 @@ def _plan(tx: Tx, run: Run, auto_resume: bool, max_unattended: int) -> Plan | No
 def _members(tx: Tx, run: Run) -> list[Job]:
     """The jobs that a nudge tells of, without those that were erased since."""
     ids = run.params.get("jobs") or batches.generation_of(tx, run.params["batch"], run.params["generation"])
-    return [job for job in (job_rows.known(tx, job_id) for job_id in ids) if job is not None]
+    found = (job_rows.known(tx, job_id) for job_id in ids)
+    return [job.said_in(incognito=False) for job in found if job is not None]  # an incognito session is not woken
 
 
 def _why_not(tx: Tx, session: Session, pending: list[Job], auto_resume: bool, max_unattended: int) -> str | None:
