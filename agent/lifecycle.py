@@ -57,13 +57,15 @@ class Lifecycle:
     async def purge(self, run: Run) -> None:
         """Take what has outlived its time, and look again in an hour."""
         gone = 0
-        while some := await self.db.write(retention.purge, self.ages):
-            gone += some
-        if gone:
-            log.info("purged %s rows that had outlived their time", gone)
-            if not await self.db.shrink():
-                await self.db.write(retention.clean)
-        await self.db.write(_again, run)
+        while True:
+            while some := await self.db.write(retention.purge, self.ages):
+                gone += some
+            if gone:
+                log.info("purged %s rows that had outlived their time", gone)
+                if not await self.db.shrink():
+                    await self.db.write(retention.clean)
+            if not (gone := await self.db.write(_again_unless_more, run, self.ages)):
+                return
 
 
 def start_purging(tx: Tx) -> None:
@@ -71,8 +73,12 @@ def start_purging(tx: Tx) -> None:
     queue.enqueue(tx, PURGE, PURGE)
 
 
-def _again(tx: Tx, run: Run) -> None:
+def _again_unless_more(tx: Tx, run: Run, ages: Ages) -> int:
+    """What was held back until now is taken at once; where there is nothing, the run waits. Returns how many rows went."""
+    if gone := retention.purge(tx, ages):
+        return gone
     queue.release(tx, run, due_at=tx.now + int(PURGE_EVERY_S * SECOND), counts=False)
+    return 0
 
 
 def forgetting(job_id: str) -> Callable[[str], str]:

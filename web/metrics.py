@@ -31,6 +31,7 @@ class Seen:
     failed_tries: dict[str, int]
     nudge_attempts: int
     index_failures: int
+    memory_failures: dict[str, int]
 
 
 def look(tx: Tx) -> Seen:
@@ -47,6 +48,7 @@ def look(tx: Tx) -> Seen:
         failed_tries=tallies.counted(tx, "failed_tries"),
         nudge_attempts=tallies.counted(tx, "nudge_attempts").get("", 0),
         index_failures=tallies.counted(tx, "index_failures").get("", 0),
+        memory_failures=tallies.counted(tx, "memory_failures"),
     )
 
 
@@ -75,6 +77,8 @@ def _of_rows(seen: Seen) -> Iterable[str]:
     yield from _total(
         "outrider_index_failures_total", "Times a report could not be indexed.", {(): seen.index_failures}
     )
+    said = "Times a model could not be asked for what is remembered of a chat."
+    yield from _total("outrider_memory_failures_total", said, _by("kind", seen.memory_failures))
     yield from _total(
         "outrider_lost_leases_total", "Runs taken over from a silent worker.", _by("kind", seen.lost_leases)
     )

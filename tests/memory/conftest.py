@@ -16,8 +16,9 @@ def remembering(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFa
     data.mkdir()
     (data / "outrider.toml").write_text(
         '[subagents.confidant]\ndescription = "Knows."\nprompt = "Know."\ntools = ["recall_session"]\nmemory = true\n'
+        '[profiles.masked]\nanswer_level = "redacted"\n'
     )
-    inside = Inside(data, openai_model(shared_model.base_url), Ticking(), profiles="chat,echo").start()
+    inside = Inside(data, openai_model(shared_model.base_url), Ticking(), profiles="chat,echo,masked").start()
     yield inside
     inside.close()
 

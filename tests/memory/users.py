@@ -72,6 +72,11 @@ class User(Inside):
         (_, after) = self.requests(word)
         return text_of(after.messages[-1])
 
+    def pass_time(self, seconds: float) -> None:
+        """The worker is heard from at once: it has been silent for so long."""
+        super().pass_time(seconds)
+        self.call(self.outrider.worker._renew())
+
     def fall_quiet(self, seconds: float = QUIET_S) -> None:
         """So much time passes, and what is due then is done."""
         self.pass_time(seconds)
@@ -85,6 +90,15 @@ class User(Inside):
             "and (state = 'running' or (state = 'queued' and due_at <= :now))"
         )
         self.wait(lambda: not self.rows(due, now=self._now()))
+
+    def asked_for(self, kind: str, word: str) -> list[str]:
+        """The requests for a summary (`Summary`) or for facts (`Facts`) of a chat in which this was said."""
+        begins = f"{kind} of a chat session, for memory:"
+        return [asked.last_user for asked in self.requests(word) if asked.last_user.startswith(begins)]
+
+    def kept(self, kind: str) -> list[str]:
+        """The texts of what is in force for this user."""
+        return [each["text"] for each in self.memories() if each["kind"] == kind and each["in_force"]]
 
     def memories(self) -> list[dict[str, Any]]:
         """All that is kept for this user, superseded or not, in order."""
