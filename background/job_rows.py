@@ -100,7 +100,7 @@ class Job:
         """The job as it may be spoken of in a session: one that is incognito, in a session that is not, without its words."""
         if incognito or not self.incognito:
             return self
-        return replace(self, description=UNSAID, prompt="", detail=None, excerpt="", question=None)
+        return replace(self, description=UNSAID, prompt="", follow_up=None, detail=None, excerpt="", question=None)
 
     def public(self, *, named: bool = False) -> dict[str, Any]:
         """JOB of the contract, without `prompt` and `report`. Unless it or its session was `named`, an incognito one is
