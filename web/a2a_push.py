@@ -8,15 +8,16 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from agent import addresses
+from agent.addresses import Forbidden
 from background import webhooks
 from background.database import Tx
 from background.webhooks import Webhook
-from web import a2a_pages, a2a_webhook, acting, addresses
+from web import a2a_pages, a2a_webhook, acting
 from web.a2a_call import Call
 from web.a2a_errors import A2AError, invalid
 from web.a2a_fields import Limits
 from web.a2a_webhook import Config, Listing
-from web.addresses import Forbidden
 from web.house import House
 
 PLACE = "page.configs"  # what a page token is sealed for

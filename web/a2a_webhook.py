@@ -8,9 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from agent import addresses
 from background.webhooks import Webhook
 from web import a2a_fields as fields
-from web import a2a_pages, addresses
+from web import a2a_pages
 from web.a2a_errors import invalid
 from web.a2a_fields import Limits
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from agent import addresses
+from agent.addresses import Allowed, Resolve
 from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
 from agent.subagents import Registry
 from background.database import Database
 from knowledge.backend import Backend
-from web import addresses
 from web.a2a_errors import A2AError
-from web.addresses import Allowed, Resolve
 from web.callers import Callers
 from web.credentials import Credentials
 from web.settings import Settings

@@ -14,10 +14,11 @@ from datetime import UTC
 
 import httpx
 
+from agent import addresses, pinning
+from agent.addresses import Address, Allowed, Forbidden, Resolve, Unresolved
 from background.limits import SECOND
 from background.webhooks import Webhook
-from web import addresses, signatures
-from web.addresses import Address, Allowed, Forbidden, Resolve, Unresolved
+from web import signatures
 
 CALL_S = 10.0
 CONNECT_S = 4.0
@@ -93,21 +94,8 @@ class Courier:
         raise Undelivered("no connection came about")
 
     async def _post(self, place: str, address: Address, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        # All that was checked is set, so that nothing depends on two readers of addresses agreeing.
-        pinned = httpx.URL(address.url).copy_with(
-            scheme=address.scheme, host=place.partition("%")[0], port=address.port
-        )
         timeout = httpx.Timeout(CALL_S, connect=CONNECT_S)
-        async with (
-            httpx.AsyncClient(verify=self.tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,
-            client.stream(
-                "POST",
-                pinned,
-                content=body,
-                headers={"Host": address.authority, **headers},
-                extensions={"sni_hostname": address.host},
-            ) as answer,
-        ):
+        async with pinning.opened("POST", address, place, self.tls, timeout, headers, body) as answer:
             return answer
 
     def _retry_after(self, answer: httpx.Response) -> float:

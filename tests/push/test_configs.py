@@ -9,10 +9,10 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as types
 
 from tests.a2a import wire
+from tests.agent import hostile_addresses as hostile
 from tests.push.hooks import echo, hook, inline, method, refused
 from tests.support.receiver import Receiver
 from tests.support.server import Server
-from tests.web import hostile_addresses as hostile
 
 PUBLIC = "https://203-0-113-1.example/hook"  # a name that leads nowhere
 METHODS = ["Create", "Get", "List", "Delete"]

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from agent.addresses import Allowed
 from background.webhooks import Webhook
 from tests.support.clock import START, Clock
 from tests.support.receiver import Answer, LyingResolver, Receiver
 from web import push_call, signatures
-from web.addresses import Allowed
 from web.push_call import Courier, Undelivered
 
 BODY = b'{"statusUpdate":{"taskId":"t"}}'

@@ -1,4 +1,4 @@
-"""Where a webhook may lead: the check of its address, once when it is registered and again before each call.
+"""Where a webhook or a page may lead: the check of its address, once when it is given and again before each call.
 
 What is public may be called; what is not (this machine, private networks, every other way to spell them) only if the
 operator's list names it. An address that could be read in two ways is refused. It resolves names and connects to nothing.
@@ -47,7 +47,7 @@ _V6 = _networks("2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20")
 
 
 class Forbidden(ValueError):
-    """No webhook may lead there; `str()` says what is wrong, and holds nothing of the address."""
+    """Nothing may be called there; `str()` says what is wrong, and holds nothing of the address."""
 
 
 class Unresolved(Exception):
@@ -171,7 +171,7 @@ def _host(given: str) -> str:
 
 
 def _network(given: str) -> Network:
-    """A network or an address, IPv6 also in brackets. One with a zone is none: no address of a webhook can have a zone."""
+    """A network or an address, IPv6 also in brackets. One with a zone is none: no address that is called can have a zone."""
     bare = given[1:-1] if given.startswith("[") and given.endswith("]") else given
     if "%" in bare:
         raise ValueError("a zone")
@@ -207,7 +207,7 @@ def _check_literal(address: Address, allowed: Allowed) -> None:
 
 
 def _check_port(address: Address, allowed: Allowed) -> None:
-    """Well-known ports belong to services that are no webhooks, and some of them do as a request's lines tell them."""
+    """Well-known ports belong to services that are no web servers, and some of them do as a request's lines tell them."""
     literal = _literal(address.host)
     opened = address.host in allowed.hosts or (literal is not None and allowed.has(literal))
     usual = address.port in _PORTS.values() or 1024 <= address.port <= 65535

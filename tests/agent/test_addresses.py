@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from agent import addresses
+from agent.addresses import Allowed, Forbidden
+from tests.agent import hostile_addresses as hostile
 from tests.support.receiver import LyingResolver
-from tests.web import hostile_addresses as hostile
-from web import addresses
-from web.addresses import Allowed, Forbidden
 
 NOTHING = Allowed()
 PUBLIC = LyingResolver({"hook.example": [["93.184.215.14"]], "six.example": [["2606:2800:21f:cb07::1"]]})
