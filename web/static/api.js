@@ -50,7 +50,7 @@ export const whoAmI = () => json("GET", "/api/login");
 export const logIn = (token) => json("POST", "/api/login", { body: { token } });
 export const logOut = () => call("DELETE", "/api/login");
 export const getSessions = (cursor) => json("GET", query("/api/sessions", { cursor }));
-export const newSession = () => json("POST", "/api/sessions", { body: {} });
+export const newSession = (incognito) => json("POST", "/api/sessions", { body: incognito ? { incognito } : {} });
 export const getMessages = (id, before) => json("GET", query(`${session(id)}/messages`, { html: 1, before }));
 /** `steer`: the turn that runs is to take it up, if it takes another step. */
 export const send = (id, { text, id: messageId, steer }) =>

@@ -57,6 +57,7 @@ function note(job) {
 
 function excerptOf(job) {
   if (job.erased) return h("p", { class: "hint", testid: "erased" }, "The report was erased.");
+  if (job.incognito && hasReport(job)) return h("p", { class: "hint" }, "Incognito: it is shown where it is opened.");
   if (!hasReport(job)) return job.status === "completed" && h("p", { class: "hint" }, "No report was kept.");
   const element = h("div", { class: "excerpt prose", testid: "excerpt", dir: "auto" });
   if (job.excerpt_html === undefined) element.ariaBusy = true; // the news of its end brings Markdown alone: the rest is on its way

@@ -136,7 +136,9 @@ function draw() {
   const entries = session === null ? state.outbox.filter((sent) => sent.session === null).map(sentEntry) : timeline();
   keyed(byId("timeline"), entries);
   byId("timeline").ariaBusy = entries.some(({ key }) => key.startsWith("preview:"));
-  byId("welcome").hidden = session !== null || entries.length > 0;
+  const begun = session !== null || entries.length > 0;
+  byId("welcome").hidden = begun || state.incognito;
+  byId("welcome-incognito").hidden = begun || !state.incognito;
   byId("earlier").hidden = !state.earlier;
   setText(byId("activity"), activity(openTurns().filter((turn) => !turn.finished)));
   if (following) scroll.scrollTop = scroll.scrollHeight;

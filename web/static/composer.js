@@ -21,7 +21,8 @@ function submit({ steer = false } = {}) {
   if (!text) return;
   setBox("");
   const known = new Set(state.messages.map((message) => message.id));
-  const sent = { session: state.current, id: newId(), text, steer, task: null, error: null, known };
+  const { current: session, incognito } = state;
+  const sent = { session, incognito, id: newId(), text, steer, task: null, error: null, known };
   state.outbox.push(sent);
   deliver(sent);
 }
@@ -43,7 +44,7 @@ export async function deliver(sent) {
 
 async function begin(sent) {
   const here = state.current === null;
-  sent.session = (await api.newSession()).id;
+  sent.session = (await api.newSession(sent.incognito)).id;
   if (!here || state.current !== null) return;
   drafts.set(sent.session, box.value); // what was typed meanwhile belongs to this chat, and no longer to a new one
   setBox("");

@@ -1,6 +1,7 @@
-// The one event stream, of all sessions, into the store. Believes no gap: after one, everything is read again.
+// The one event stream, of all sessions, into the store. Believes no gap: after one, everything is read again. Beside it,
+// while an incognito chat is open, that one's own: pieces of its answers come to who names it.
 
-import { changed, findSession, putJob, state } from "./state.js";
+import { addView, changed, findSession, putJob, state } from "./state.js";
 import { loadChatJobs, loadMessages, loadSessions, reconcile } from "./sync.js";
 
 const SHOWN_CHARS = 200_000; // of an unfinished answer; the whole one comes with the log
@@ -16,11 +17,21 @@ const HANDLERS = {
 };
 
 let onEnded = () => {};
+let aside = null; // {session, source}: the stream of the open incognito chat
 
 /** Opens the stream and keeps it open; `ended` is told of each job whose end was seen as it happened. */
 export function listen(ended) {
   onEnded = ended;
   connect(0);
+  addView(hearAside);
+}
+
+function hearAside() {
+  const session = findSession(state.current)?.incognito ? state.current : null;
+  if (session === (aside?.session ?? null)) return;
+  aside?.source.close();
+  aside = session && { session, source: new EventSource(`/api/events?session=${encodeURIComponent(session)}`) };
+  aside?.source.addEventListener("turn.delta", (event) => delta(JSON.parse(event.data)));
 }
 
 function connect(failures) {

@@ -19,9 +19,10 @@ export function goTo(id, { remember = true } = {}) {
 export function follow() {
   showSidebar(false);
   const named = new URLSearchParams(location.hash.slice(1)).get("s");
+  const incognito = location.hash === "#incognito";
   if (named === null) byId("text").focus();
-  if (named === state.current && (named || state.loaded)) return;
-  Object.assign(state, { current: named, messages: [], earlier: false, missing: false, loaded: named === null });
+  if (named === state.current && incognito === state.incognito && (named || state.loaded)) return;
+  Object.assign(state, { incognito, current: named, messages: [], earlier: false, missing: false, loaded: named === null });
   drawNow();
   if (named !== null && !findSession(named)) loadSessions();
   loadMessages();
@@ -55,8 +56,11 @@ function entry(session) {
 function draw() {
   keyed(byId("sessions"), state.sessions.map(entry));
   byId("more-sessions").hidden = !state.moreSessions;
-  byId("new-chat").toggleAttribute("aria-current", state.current === null);
-  setText(byId("title"), state.missing ? "" : state.current === null ? "New chat" : sessionTitle(findSession(state.current)));
+  const fresh = state.current === null;
+  byId("new-chat").toggleAttribute("aria-current", fresh && !state.incognito);
+  byId("new-incognito").toggleAttribute("aria-current", fresh && state.incognito);
+  byId("incognito").hidden = !(fresh ? state.incognito : findSession(state.current)?.incognito);
+  setText(byId("title"), state.missing ? "" : fresh ? "New chat" : sessionTitle(findSession(state.current)));
 }
 
 /** On a narrow screen the list lies over the chat; `focused` is the id of what gets the focus then. */

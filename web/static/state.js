@@ -6,6 +6,7 @@ export const state = {
   sessions: [], // newest first, as the server lists them
   moreSessions: "", // cursor of the next page; empty when there is none
   current: null, // id of the open session; null for a chat that is not begun yet
+  incognito: false, // whether the chat that is not begun yet is to be incognito
   missing: false, // there is no session of the id that is open
   loaded: false, // the open session's log has been read
   messages: [], // the open session's log, oldest first
@@ -43,7 +44,7 @@ export function putJob(job) {
   const known = state.jobs.get(job.id);
   const attempt = (known?.attempts ?? 0) - (job.attempts ?? 0);
   if (known && (attempt > 0 || (attempt === 0 && ENDED.has(known.status) && !ENDED.has(job.status)))) return;
-  const merged = { ...known, ...job };
+  const merged = { ...known, ...worded(job, attempt === 0 ? known : null) };
   if (known && attempt === 0 && known.dismissed) merged.dismissed = true;
   merged.follow_up = job.follow_up; // said only of an attempt that goes on from another
   merged.erased = job.erased === true; // said only of a job whose report was erased
@@ -53,6 +54,15 @@ export function putJob(job) {
   if (known && known.excerpt !== job.excerpt && job.excerpt_html === undefined) delete merged.excerpt_html;
   state.jobs.set(job.id, merged);
   changed();
+}
+
+/** An incognito job comes without words where it is not named: those that we have of it stay. */
+function worded(job, known) {
+  if (!job.incognito || job.description) return job;
+  if (!known?.description) return { ...job, description: "Incognito job" };
+  const { description, prompt, follow_up, question } = known;
+  const error = known.error?.reason === job.error?.reason ? known.error : job.error;
+  return { ...job, description, prompt, follow_up, error, question: job.status === "input_required" ? question : null };
 }
 
 /** Takes in a list, newest first: the store holds those of one millisecond in the server's order, oldest first. */
@@ -93,7 +103,7 @@ export const sessionJobs = (session) => [...state.jobs.values()].filter((job) =>
 export const isLive = (job) => !ENDED.has(job.status);
 /** Oldest first; equal times stay as the store holds them. */
 export const byAge = (jobs) => jobs.toSorted((a, b) => (a.created_at > b.created_at) - (a.created_at < b.created_at));
-export const sessionTitle = (session) => session?.title || "Untitled chat";
+export const sessionTitle = (session) => session?.title || (session?.incognito ? "Incognito chat" : "Untitled chat");
 export const findSession = (id) => state.sessions.find((session) => session.id === id);
 
 /** The turns that run in a session: what its log says, or the stream told, or else only that the list said so. */
