@@ -5,6 +5,7 @@ The loop calls it between steps; how a turn begins and ends is `turns.py`'s.
 
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from agent.offers import Offer
 from agent.pieces import Pieces
 from agent.providers import providers_of
 from agent.taking_up import Turn
-from background import checkpoints, expenses, masked, memory_uses, tasks, terminal
+from background import beforehand, checkpoints, expenses, masked, memory_uses, tasks, terminal
 from background.ceilings import can_keep, strictest
 from background.database import Tx
 from background.errors import LeaseLost
@@ -79,9 +80,10 @@ class Steps:
         facts, owed = facts_of(loop.load(messages), self._providers, self.below), self.tab.take()
         self.below = Usage()
         try:
-            self._level, altered = await self._means.persist(
-                _keep_answer, self._run, self._turn.task, number, messages, facts, owed, self.uses_to_note()
-            )
+            async with self._masked(messages):
+                self._level, altered = await self._means.persist(
+                    _keep_answer, self._run, self._turn.task, number, messages, facts, owed, self.uses_to_note()
+                )
         except (LeaseLost, Exception):
             self.tab.owe(owed)  # it was spent all the same
             raise
@@ -97,9 +99,13 @@ class Steps:
         await self._means.persist(checkpoints.begin_call, self._run, key, name)
 
     async def keep_tool_result(self, name: str, result: str) -> None:
-        self._level = await self._means.persist(
-            _keep_result, self._run, self._turn.task, name, result, self.uses_to_note()
-        )
+        async with self._masked(result):
+            self._level = await self._means.persist(
+                _keep_result, self._run, self._turn.task, name, result, self.uses_to_note()
+            )
+
+    def _masked(self, step: str) -> AbstractAsyncContextManager[None]:
+        return beforehand.masked(self._means.db, lambda tx: tasks.ceiling_of(tx, self._turn.task.id), trees=[step])
 
     async def take_up(self, number: int) -> list[str]:
         if not await self._means.db.read(taking_up.something_waits, self._turn.task):

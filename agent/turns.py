@@ -34,6 +34,7 @@ from agent.turn_steps import Counted, Steps
 from agent.windows import Window, known_tools, tokens_in, tokens_of, tokens_of_tools, window_of
 from background import delivery, expenses, follow_ups, memory_uses, queue, tasks, terminal
 from background.about import about
+from background.beforehand import masked
 from background.database import Tx
 from background.errors import StorageUnavailable, TryAgain, Unread
 from background.jobs import Spec
@@ -294,7 +295,10 @@ class Turns(Means):
         """
         settle = terminal.settle if keep else _settle_without_steps
         try:
-            await self.persist(settle, run, outcome)
+            level = partial(tasks.ceiling_of, task_id=run.task_id or "")
+            trees = [outcome.artifacts, outcome.transcript]
+            async with masked(self.db, level, texts=[outcome.partial], trees=trees):
+                await self.persist(settle, run, outcome)
             if outcome.state == "failed":
                 log.info("task %s failed: %s %s", run.task_id, outcome.reason, outcome.detail if quote else "")
         except (ValueError, TypeError, sqlite3.Error) as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from background.credentials import MASK, names_credential
+from background.masks import Masks
 from background.redaction import redact as redact_by_default
 
 LEVELS = ("full", "redacted", "metadata", "none")  # from what keeps the most to what keeps nothing
@@ -53,7 +54,10 @@ def keep_json(level: str, value: Any, redact: Redact) -> Any:
     """
     if level == "full":
         return value
-    return _masked(value, redact) if can_keep(level) else None
+    if not can_keep(level):
+        return None
+    known = redact.of_tree(value) if isinstance(redact, Masks) else None
+    return _masked(value, redact) if known is None else known
 
 
 def _masked(value: Any, redact: Redact) -> Any:

@@ -23,6 +23,7 @@ import aiosqlite
 from background import connections, migrating
 from background.errors import StorageUnavailable
 from background.limits import Limits
+from background.masks import Masks
 from background.redaction import redact as redact_text
 from background.sealing import Vault
 from background.signals import Bell, Ear
@@ -172,7 +173,7 @@ class Database:
         self.now = now
         self.limits = limits
         self._vault = vault
-        self._redact = redact
+        self.masks = Masks(redact)
         self.bell = Bell()
         self._calls: deque[_Call] = deque()
         self._along: dict[str, _Call] = {}  # by the topic that each waits for
@@ -188,7 +189,7 @@ class Database:
     async def open(self) -> "Database":
         """Open and migrate. Raises `UnusableDatabase`: damaged, of a later version, or sealed with a key that is not there."""
         vault = await asyncio.to_thread(migrating.prepare, self.path, self._vault, self.now())
-        self._means = Means(self.limits, vault, self._redact)
+        self._means = Means(self.limits, vault, self.masks)
         try:
             self._writer = await _connect(self.path)
             for _ in range(READERS):  # one by one, so that those that were opened are closed when the next one fails

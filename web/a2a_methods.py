@@ -167,7 +167,8 @@ class Methods:
             message = await admission.admit(self._db, self._house.offers, message)
         else:
             message = await self._db.read(admission.of_ours, self._house.offers, self._house.registry, message)
-        return await self._db.write(accept, message, asked.context_id, asked.webhook)
+        async with admission.masked_beforehand(self._db, message):
+            return await self._db.write(accept, message, asked.context_id, asked.webhook)
 
     async def _sharer(self, caller: Caller, asked: SendRequest) -> str:
         """Whose session a caller with a share sends into; he has no webhooks there. Raises `not_found`."""

@@ -5,14 +5,17 @@ It stores nothing: what it finds out goes into the `Incoming`, and counts and le
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 
 from agent.offers import Offer, check_input
 from agent.profiles import CHAT
 from agent.subagents import Registry
 from background import job_rows, sessions, steering, tasks
 from background.acceptance import Incoming
-from background.ceilings import strictest
+from background.beforehand import masked
+from background.ceilings import LEVELS, strictest
 from background.database import Database, Tx
 from background.errors import Fault
 from background.schemas import Schema, Unfit
@@ -46,6 +49,19 @@ async def admit(db: Database, offers: Offers, message: Incoming) -> Incoming:
     if offer.takes:
         await _check_input(offer.takes, message)
     return replace(message, ceiling=offer.level, max_open=offer.profile.max_open_tasks)
+
+
+def masked_beforehand(db: Database, message: Incoming) -> AbstractAsyncContextManager[None]:
+    """Within the block, what is large of the message and will be masked as it is accepted is masked already."""
+    of_answer = [message.data] if message.task_id is not None else []
+    return masked(db, partial(_level, message=message), texts=[message.text], trees=[message.content, *of_answer])
+
+
+def _level(tx: Tx, message: Incoming) -> str:
+    if message.task_id is None:
+        return message.ceiling
+    task = tasks.find(tx, message.owner, message.task_id)
+    return task.ceiling if task else LEVELS[0]
 
 
 def _as_steered(tx: Tx, offers: Offers, message: Incoming) -> Incoming:

@@ -225,7 +225,9 @@ async def post_message(call: Call) -> Response:
         steer=steer,
     )
     with api_fields.as_called():
-        accepted = await call.db.write(acceptance.accept, await admission.admit(call.db, call.house.offers, incoming))
+        message = await admission.admit(call.db, call.house.offers, incoming)
+        async with admission.masked_beforehand(call.db, message):
+            accepted = await call.db.write(acceptance.accept, message)
     return JSONResponse({"task_id": accepted.task_id}, 202)
 
 
