@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent import sdk
+from agent.on_behalf import on_behalf_of
 from tests.cases.stories import calling, events_of, job, news_in, told_in, turns_by_outrider, worker
 from tests.lifecycle.looking import places, rows
 from tests.push.hooks import hook
@@ -232,6 +234,31 @@ def test_pieces_of_an_answer_come_to_who_has_named_the_session(server: Server, m
 
     assert SECRET in heard(session=session)
     assert SECRET not in heard()
+
+
+def test_f144_programs_and_plugins_send_out_incognito_too_and_in_an_incognito_turn_nothing_else(
+    inside: Inside, model: ScriptedModel
+) -> None:
+    model.rules([worker("by a program", f"It is {SECRET}.")])
+
+    async def by_a_plugin_in_an_incognito_turn() -> list[str]:
+        with on_behalf_of("local", incognito=True):
+            session = await sdk.open_session()
+            ordinary = await sdk.open_session("sdk-ordinary")
+            return [await sdk.spawn_background(session=one, prompt="by a program") for one in (session, ordinary)]
+
+    async def by_a_program() -> list[str]:
+        session = await sdk.open_session("sdk-quiet", incognito=True)
+        await sdk.open_session("sdk-ordinary")
+        here = await sdk.spawn_background(session=session, prompt="by a program")
+        return [here, await sdk.spawn_background(session="sdk-ordinary", prompt="by a program", incognito=True)]
+
+    sent = [*inside.call(by_a_program()), *inside.call(by_a_plugin_in_an_incognito_turn())]
+    for one in sent:
+        inside.wait(lambda one=one: inside.job(one)["delivery"]["state"] == "pending")
+        found = inside.call(sdk.background_status(one))
+        assert found and found.report == f"It is {SECRET}." and found.job.incognito and not found.job.indexed
+    assert inside.get("/api/sessions/sdk-ordinary")["incognito"] is False
 
 
 def test_all_of_it_goes_a_day_after_the_last_word_and_what_is_out_is_waited_for(
