@@ -35,7 +35,7 @@ def recalled(tx: Tx, owner: str, current: str, asked: dict[str, Any]) -> tuple[s
         return NONE, []
     if found.uid == current:
         return THIS, []
-    text = _told(tx, found)
+    text = told(tx, found)
     start = _number(asked.get("offset"), 0, 0, len(text))
     part = text[start : start + _number(asked.get("limit"), LIMIT, 1, MOST)]
     tier = trust.lowest(trust.AGENT, found.made_of) or trust.AGENT
@@ -44,7 +44,8 @@ def recalled(tx: Tx, owner: str, current: str, asked: dict[str, Any]) -> tuple[s
     return f"{frame}\n\n{escape(part)}", [Use("session", found.uid, tier, len(part), start)]
 
 
-def _told(tx: Tx, found: Chat) -> str:
+def told(tx: Tx, found: Chat) -> str:
+    """All that is told of a session: its summary, and its log."""
     summary = memories.summary_of(tx, found.owner, found.uid)
     lines = [f"Summary, made {rfc3339(summary.created_at)}:\n{summary.text}\n"] if summary else []
     return "\n".join([*lines, *(_line(said) for said in memory_log.whole(tx, found.uid))])

@@ -183,6 +183,17 @@ def began_unattended(tx: Tx, uid: str) -> None:
     tx.x("update sessions set unattended = unattended + 1, updated_at = :now where uid = :uid", uid=uid, now=tx.now)
 
 
+def name_of(tx: Tx, uid: str) -> str | None:
+    """What a session is called; None for one that is gone."""
+    return tx.value("select id from sessions where uid = :uid", uid=uid)
+
+
+def title_of(tx: Tx, uid: str) -> str | None:
+    """A session's title; None where it has none, or is gone."""
+    cell = tx.value("select title from sessions where uid = :uid", uid=uid)
+    return None if cell is None else tx.unseal("sessions.title", uid, cell)
+
+
 def stands(tx: Tx, uid: str) -> bool:
     """Whether there is still this session."""
     return tx.one("select 1 from sessions where uid = :uid", uid=uid) is not None

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from background import states
-from web import cli_ask, cli_backup, cli_deliveries, cli_documents, settings
+from web import cli_ask, cli_backup, cli_deliveries, cli_documents, cli_memory, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
 from web.cli_ingest import ingest as take
@@ -51,6 +51,7 @@ app.add_typer(token_app, name="token", help="Access tokens, by which users are k
 app.add_typer(session_app, name="session", help="Sessions of the server.")
 app.add_typer(cli_deliveries.app, name="deliveries", help="What did not arrive, again or given up.")
 app.add_typer(cli_documents.app, name="documents", help="Documents of the knowledge store.")
+app.add_typer(cli_memory.app, name="memory", help="What is remembered of sessions.")
 
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, bg-…")]
@@ -261,6 +262,9 @@ def _agreed(question: str) -> bool:
     except typer.Abort:
         print(file=sys.stderr)
         return False
+
+
+session_app.command("memory", cls=Plain)(cli_memory.of_session)
 
 
 @session_app.callback()

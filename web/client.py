@@ -59,6 +59,11 @@ def session_path(identifier: str) -> str:
     return _path("session", "/api/sessions", identifier)
 
 
+def memory_path(identifier: str) -> str:
+    """Where a fact or a summary is. Raises like `job_path`."""
+    return _path("memory", "/api/memory", identifier)
+
+
 def document_path(identifier: str) -> str:
     """Where a document is. Raises like `job_path`."""
     return _path("document", "/api/knowledge/documents", identifier)

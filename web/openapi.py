@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from agent.spawning import MAX_BATCH, MAX_DESCRIPTION, MAX_PROMPT
 from background import job_rows, ledger
 from knowledge.backend import MAX_QUERY
-from web import documents
+from web import api_memory, documents
 from web.api import MAX_KEY
 from web.api_deliveries import KINDS as DELIVERIES
 from web.api_logins import MAX_TOKEN
@@ -114,6 +114,8 @@ TABLE = (
         "limit": _number(100, 200), "before": {"type": "integer", "minimum": 1},
     }),
     Row("POST", "/api/sessions/{id}/messages", "says something", body=MESSAGE, status=202),
+    Row("GET", "/api/sessions/{id}/memory", "what of memory its turns were given, the latest first", PAGE),
+    Row("GET", "/api/sessions/{id}/memory/{use}", "one of these, with a snippet"),
     Row("POST", "/api/sessions/{id}/stop", "cancels the session's jobs"),
     Row("POST", "/api/sessions/{id}/tasks/{task_id}/cancel", "cancels a turn"),
     Row("DELETE", "/api/sessions/{id}/tasks/{task_id}", "erases a turn", status=202),
@@ -124,6 +126,8 @@ TABLE = (
     Row("GET", "/api/sessions/{id}/shares", "who may read or speak here"),
     Row("POST", "/api/sessions/{id}/shares", "a new share; its token is told once", body=SHARE, status=201),
     Row("DELETE", "/api/sessions/{id}/shares/{share}", "revokes a share", status=204),
+    Row("GET", "/api/memory", "what is remembered: facts, or summaries of sessions", PAGE | {"kind": _one_of(*api_memory.KINDS)}),
+    Row("DELETE", "/api/memory/{id}", "removes a fact, or a summary", status=204),
     Row("GET", "/api/knowledge/search", "searches reports and documents", {
         "q": _text(MAX_QUERY, 1), "limit": _number(10, 50), "session": _text(), "min_trust": _number(1, 3),
         "source_type": _one_of(*documents.SOURCE_TYPES),

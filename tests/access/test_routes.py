@@ -52,6 +52,8 @@ ROWS = [
     Row("GET", "/api/sessions/{session}", 200, 404, 200),
     Row("GET", "/api/sessions/{session}/messages", 200, 404, 200),
     Row("GET", "/api/sessions/{session}/tasks/{task}/artifacts/{artifact}/{part}", 200, 404, 200),
+    Row("GET", "/api/sessions/{session}/memory", 200, 404, 404),
+    Row("GET", "/api/sessions/{session}/memory/{use}", 200, 404, 404),
     Row("GET", "/api/events", 200, 404, 200, query="?session={session}"),
     Row("GET", "/api/sessions/{session}/export", 200, 404, 404),
     Row("GET", "/api/sessions/{session}/shares", 200, 404, 404),
@@ -69,6 +71,7 @@ ROWS = [
     Row("POST", "/api/sessions/{session}/shares", 201, 404, 404),
     Row("DELETE", "/api/sessions/{session}/shares/{unused}", 204, 404, 404),
     Row("DELETE", "/api/knowledge/documents/{document}", 204, 404, 404),
+    Row("DELETE", "/api/memory/{memory}", 404, 404, 404),
     # a list has only one's own, and what is made is one's own
     Row("GET", "/api/sessions", 200, 200, 200),
     Row("GET", "/api/background", 200, 200, 200),
@@ -76,6 +79,7 @@ ROWS = [
     Row("GET", "/api/knowledge/search", 200, 200, 200, query="?q=owls"),
     Row("GET", "/api/knowledge/search", 200, 200, 200, query="?q=owls&session={session}"),
     Row("GET", "/api/knowledge/documents", 200, 200, 200),
+    Row("GET", "/api/memory", 200, 200, 200),
     Row("GET", "/api/webhooks", 200, 200, 200),
     Row("GET", "/api/deliveries", 200, 200, 200),
     Row("GET", "/api/events", 200, 200, 200),
@@ -159,6 +163,8 @@ UNKNOWN = Things(
     event="1.0",
     unused="shr-000000000000",
     document="doc-999999",
+    memory="m-nobodys",
+    use="999999",
     artifact="1",
     part="2",
 )
@@ -172,6 +178,9 @@ def things(guarded: Server, alice: Person, bob: Person, nobody: Person, revoked:
     guarded.wait(lambda: alice.get(f"/api/background/{job['id']}").json()["notified"])
     alice.post("/api/knowledge/documents", name="alices", text="owls, by alice")
     (document,) = (d for d in alice.get("/api/knowledge/documents").json()["documents"] if d["name"] == "alices")
+    alice.post("/api/sessions/inventory/messages", text="What is known of owls?")
+    guarded.wait(lambda: alice.get("/api/sessions/inventory/memory").json()["uses"])
+    uses = alice.get("/api/sessions/inventory/memory").json()["uses"]
     share, over, unused = (alice.post("/api/sessions/inventory/shares").json() for _ in range(3))
     alice.send("DELETE", f"/api/sessions/inventory/shares/{over['id']}")
     found = Things(
@@ -183,6 +192,8 @@ def things(guarded: Server, alice: Person, bob: Person, nobody: Person, revoked:
         event="1.0",
         unused=unused["id"],
         document=document["id"],
+        memory="m-0",
+        use=str(uses[0]["id"]),
         fresh="not-made-yet",
         artifact="1",
         part="2",
