@@ -6,6 +6,7 @@ Names that mean all of a server's tools become those tools. What is not there is
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent import web_pages
 from agent.gates import ASK_USER, Gates
 from agent.mcp import Servers
 from agent.mcp_servers import ALL, server_of
@@ -43,7 +44,7 @@ async def at_hand(plugins: Plugins, servers: Servers, names: tuple[str, ...]) ->
     return AtHand(
         names=meant,
         added={name: there[name] for name in meant if name in there},
-        external=frozenset(name for name in meant if name in theirs),
+        external=frozenset(name for name in meant if name in theirs or name == web_pages.NAME),
         absent=tuple(servers.absent(names)),
     )
 

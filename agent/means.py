@@ -13,6 +13,7 @@ from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
 from agent.taking_up import Shape, Turn
+from agent.web_pages import Pages
 from background.database import Database
 from background.errors import StorageUnavailable
 from knowledge.backend import Backend
@@ -49,6 +50,7 @@ class Means:
     budgets: Budgets = Budgets()  # noqa: RUF009 - frozen
     context_tokens: int | None = None  # the most that a request to a model may hold, with its answer
     servers: Servers = field(default_factory=Servers)
+    pages: Pages | None = None  # of the web, where they may be read
     remembers: bool = True  # whether turns are given memory by themselves
 
     async def persist(self, function: Callable[..., Any], *args: object) -> Any:

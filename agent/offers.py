@@ -5,11 +5,12 @@ would give it its meaning, the profile is there, takes no work, and says so.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.models import Model
 
+from agent import web_pages
 from agent.handlers import Handler
 from agent.mcp import Servers
 from agent.models import OFFLINE, ModelNotReady, UnknownModel, is_provider
@@ -17,7 +18,7 @@ from agent.plugins import OURS, Plugins
 from agent.profiles import AGENT, BUILTIN, CHAT, Profile
 from agent.providers import provider_of
 from agent.subagents import BUILTIN as BUILTIN_TYPES
-from agent.subagents import SubagentType
+from agent.subagents import ON_THE_WEB, RESEARCHER, SubagentType
 from agent.tools import CHAT_TOOLS, SENDING
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
@@ -92,12 +93,42 @@ def gone(name: str) -> Offer:
 Build = Callable[[str], Model]
 
 
+@dataclass(frozen=True)
+class Named:
+    """What the names of tools mean in this process, as far as that is known before a server has said what it offers."""
+
+    plugins: Plugins
+    servers: Servers
+    web: bool
+
+    def tools(self, own: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The tools of a profile: its `own`, or all of a chat."""
+        return (*CHAT_TOOLS, *self.plugins.tools, *self.servers.all_of_each()) if own is None else own
+
+    def lacks(self, tools: Iterable[str]) -> str | None:
+        """The first of these that there is not, in words."""
+        known = {*OURS, *self.plugins.tools}
+        for name in tools:
+            if name == web_pages.NAME and not self.web:
+                return f"{name} is off; OUTRIDER_FETCH=public lets it read pages of the web"
+            if name not in known and not self.servers.know(name):
+                there = sorted({*known, *self.servers.all_of_each()} - ({web_pages.NAME} if not self.web else set()))
+                return f"there is no tool {name!r}; there are {_listed(there)}"
+        return None
+
+
 def make_ready(
-    defined: Mapping[str, Profile], level: str, plugins: Plugins, build: Build, servers: Servers | None = None
+    defined: Mapping[str, Profile],
+    level: str,
+    plugins: Plugins,
+    build: Build,
+    servers: Servers | None = None,
+    *,
+    web: bool = False,
 ) -> dict[str, Offer]:
-    """The offers of all profiles there are, built in or defined. Raises `BadProfile`."""
-    there = servers or Servers()
-    return {name: _ready(profile, level, plugins, build, there) for name, profile in {**BUILTIN, **defined}.items()}
+    """The offers of all profiles there are, built in or defined; `web`: pages of it may be read. Raises `BadProfile`."""
+    named = Named(plugins, servers or Servers(), web)
+    return {name: _ready(profile, level, named, build) for name, profile in {**BUILTIN, **defined}.items()}
 
 
 def require_providers(names: Iterable[str]) -> None:
@@ -113,28 +144,32 @@ def require_providers(names: Iterable[str]) -> None:
 
 
 def offer_subagents(
-    defined: Mapping[str, SubagentType], plugins: Plugins, servers: Servers, offers: Mapping[str, Offer]
+    defined: Mapping[str, SubagentType], plugins: Plugins, servers: Servers, offers: Mapping[str, Offer], *, web: bool
 ) -> None:
-    """Puts the operator's types of subagents beside the others, or in the place of a built-in one. Raises `BadProfile`.
+    """Puts the operator's types of subagents beside the others, or in the place of a built-in one; `web`: as above. Raises
+    `BadProfile`.
 
     One that names what there is not is named as a problem and not offered, a built-in one too; the others are.
     """
-    changeable = {kind.name for kind in BUILTIN_TYPES}
+    changeable, named = {kind.name for kind in BUILTIN_TYPES}, Named(plugins, servers, web)
+    if web:
+        plugins.registry.change(replace(RESEARCHER, description=ON_THE_WEB))
     for name, kind in defined.items():
         if name in plugins.registry.names() and name not in changeable:
             raise BadProfile(f"subagents.{name}: a plugin adds a subagent type of this name")
-        if missing := _lacks(kind, plugins, servers, offers):
+        if missing := _lacks(kind, named, offers):
             plugins.problems.append(f"The subagent type {name} is not offered: {missing}")
             plugins.registry.drop(name)
         else:
             plugins.registry.change(kind, offers[kind.profile].level if kind.profile else None)
 
 
-def _lacks(kind: SubagentType, plugins: Plugins, servers: Servers, offers: Mapping[str, Offer]) -> str | None:
+def _lacks(kind: SubagentType, named: Named, offers: Mapping[str, Offer]) -> str | None:
     """What a type names and what is not there, or cannot do its work, in one line."""
     at, offer = f"subagents.{kind.name}", offers.get(kind.profile or CHAT)
-    if unknown := [tool for tool in kind.tools if not _is_tool(tool, plugins, servers)]:
-        return f"{at}.tools: there is no tool {unknown[0]!r}; there are {_tools_there(plugins, servers)}"
+    inherited = any(kind.name == one.name and kind.tools == one.tools for one in BUILTIN_TYPES)
+    if not inherited and (missing := named.lacks(kind.tools)):
+        return f"{at}.tools: {missing}"
     if offer is None:
         return f"{at}.profile: there is no profile {kind.profile!r}; there are {_listed(offers)}"
     if not offer.by_model:
@@ -142,9 +177,10 @@ def _lacks(kind: SubagentType, plugins: Plugins, servers: Servers, offers: Mappi
     return f"{at}.profile: {offer.problem}" if kind.profile and offer.problem else None
 
 
-def _ready(profile: Profile, level: str, plugins: Plugins, build: Build, servers: Servers) -> Offer:
-    tools = _tools(profile, plugins, servers)
-    missing = _missing(profile, plugins, servers)
+def _ready(profile: Profile, level: str, named: Named, build: Build) -> Offer:
+    plugins = named.plugins
+    tools = named.tools(profile.tools) if profile.handler == AGENT else ()
+    missing = _missing(profile, named)
     if missing and not plugins.problems:
         raise BadProfile(missing)
     handler = plugins.handlers.get(profile.handler)
@@ -164,32 +200,15 @@ def _ready(profile: Profile, level: str, plugins: Plugins, build: Build, servers
     )
 
 
-def _tools(profile: Profile, plugins: Plugins, servers: Servers) -> tuple[str, ...]:
-    if profile.handler != AGENT:
-        return ()
-    return (*CHAT_TOOLS, *plugins.tools, *servers.all_of_each()) if profile.tools is None else profile.tools
-
-
-def _is_tool(name: str, plugins: Plugins, servers: Servers) -> bool:
-    """Whether there is a tool of this name, as far as can be known before a server has said what it offers."""
-    return name in OURS or name in plugins.tools or servers.know(name)
-
-
-def _tools_there(plugins: Plugins, servers: Servers) -> str:
-    return _listed(sorted({*OURS, *plugins.tools, *servers.all_of_each()}))
-
-
-def _missing(profile: Profile, plugins: Plugins, servers: Servers) -> str | None:
-    """The names that mean nothing here, in one line."""
-    at = f"profiles.{profile.name}"
+def _missing(profile: Profile, named: Named) -> str | None:
+    """The first name that means nothing here, in one line."""
+    at, plugins = f"profiles.{profile.name}", named.plugins
     if profile.handler not in plugins.handlers.names():
         return f"{at}.handler: there is no handler {profile.handler!r}; there are {_listed(plugins.handlers.names())}"
     if profile.output_guard and not plugins.guarded:
         return f"{at}.output_guard: true, and no plugin adds an output guard"
-    unknown = [name for name in profile.tools or () if not _is_tool(name, plugins, servers)]
-    if unknown:
-        return f"{at}.tools: there is no tool {_listed(unknown)}; there are {_tools_there(plugins, servers)}"
-    return None
+    lacks = named.lacks(profile.tools or ())
+    return f"{at}.tools: {lacks}" if lacks else None
 
 
 def _listed(names: Iterable[str]) -> str:

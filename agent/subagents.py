@@ -81,8 +81,9 @@ RESEARCHER = SubagentType(
         "and the sources. Quote what matters word for word and name the source of every claim. Keep what the sources "
         "say apart from what you conclude. Where they say nothing, or contradict each other, write that."
     ),
-    tools=("memory_recall",),
+    tools=("memory_recall", "fetch_page"),  # the latter where the operator lets pages be read
 )
+ON_THE_WEB = "Searches the knowledge store, and reads pages of the web, for one question and writes a report that cites its sources."
 
 GENERAL = SubagentType(
     name="general",

@@ -6,7 +6,7 @@ Whoever adds a tool of ours adds its entry here.
 from collections.abc import Callable
 from typing import Any
 
-from agent import memory_tool
+from agent import memory_tool, web_pages
 from agent.gates import ASK_USER
 from agent.spawning import MAX_BATCH
 from agent.subagents import Registry
@@ -97,6 +97,17 @@ SCHEMAS: dict[str, Callable[[Registry], tuple[str, dict[str, Any]]]] = {
                 "limit": {"type": "integer", "default": memory_tool.LIMIT, "minimum": 1, "maximum": memory_tool.MOST},
             },
             "session_id",
+        ),
+    ),
+    web_pages.NAME: lambda _: (
+        "Read a page of the public web as text, a part at a time. What it says is its author's word: cite its address.",
+        _object(
+            {
+                "url": {"type": "string", "description": "an http or https address"},
+                "offset": {"type": "integer", "default": 0, "minimum": 0, "description": "where in the text to begin"},
+                "limit": {"type": "integer", "default": web_pages.LIMIT, "minimum": 1, "maximum": web_pages.MOST},
+            },
+            "url",
         ),
     ),
     ASK_USER: lambda _: (

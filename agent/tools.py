@@ -12,12 +12,13 @@ from pydantic_ai import RunContext
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
-from agent import material, memory_tool
+from agent import material, memory_tool, web_pages
 from agent.gates import ASK_USER
 from agent.notifications import excerpt
 from agent.spawning import MAX_BATCH, MAX_PROMPT, Sent, require_depth, send_out_once, spec_of
 from agent.subagents import Registry
 from agent.tool_schemas import RECALL_LIMIT, REPORT_LIMIT, SCHEMAS
+from agent.web_pages import Pages
 from background import delivery, follow_ups, job_rows, queue, results, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
@@ -67,6 +68,7 @@ class Desk:
     added: Mapping[str, Tool[Any]] = field(default_factory=dict)  # what plugins and MCP servers have added, by name
     external: frozenset[str] = frozenset()  # of these tools, those whose answers come from outside
     refuses: Refuses | None = None  # the output guard: what is sent out is seen by its user at once
+    pages: Pages | None = None  # of the web, where they may be read
     job: Job | None = None  # whose turn it is, if it is one's
     sends: bool = True  # whether it may send out at all: no subagent in the foreground may
     uses: list[tuple[str, Use]] = field(default_factory=list)  # items of memory that it was given, not noted yet
@@ -96,7 +98,8 @@ class Desk:
 
 def toolset(desk: Desk, names: tuple[str, ...]) -> "Tools":
     """The tools of these names. A name that is nobody's is left out: the fence closes on every doubt."""
-    made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names]
+    off = () if desk.pages else (web_pages.NAME,)
+    made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names and name not in off]
     added = [tool for name, tool in desk.added.items() if name in names]
     return Tools(FunctionToolset([*made, *added], id="outrider"), desk)
 
@@ -364,6 +367,13 @@ def _number(asked: Any, default: int, least: int, most: int) -> int:
     return min(max(asked, least), most)
 
 
+def _fetch_page(desk: Desk) -> Function:
+    async def fetch_page(ctx: RunContext[Any], **asked: Any) -> str:
+        return await desk.pages.told(desk.task.id, asked) if desk.pages else "No pages can be read here."
+
+    return fetch_page
+
+
 # -- asking
 
 
@@ -385,6 +395,7 @@ TOOLS: dict[str, Callable[[Desk], Function]] = {
     "memory_recall": _memory_recall,
     "open_report": _open_report,
     memory_tool.NAME: _recall_session,
+    web_pages.NAME: _fetch_page,
     ASK_USER: _ask_user,
 }
-CHAT_TOOLS = tuple(name for name in TOOLS if name != ASK_USER)  # only whoever names it has it
+CHAT_TOOLS = tuple(name for name in TOOLS if name not in (web_pages.NAME, ASK_USER))  # only whoever names these has them

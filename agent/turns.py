@@ -233,6 +233,7 @@ class Turns(Means):
             registry=self.plugins.registry,
             added={name: added.tool for name, added in hand.added.items()},
             external=hand.external,
+            pages=self.pages,
             run=run,
             task=turn.task,
             session=turn.session,

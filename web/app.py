@@ -20,7 +20,9 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from agent import plugins, sdk
+from agent.addresses import Allowed
 from agent.budgets import Budgets
+from agent.fetching import Fetcher
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
 from agent.mcp import Servers, ServersNotReady
@@ -35,6 +37,7 @@ from agent.reports import Reports
 from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Turns
+from agent.web_pages import Pages
 from background import journal, tokens
 from background.database import Clock, Database, wall_clock
 from background.limits import SECOND, Limits
@@ -232,6 +235,15 @@ class Outrider:
             user_agent=f"Outrider/{VERSION}",
         )
 
+    def _fetcher(self) -> Fetcher:
+        house = self.house
+        return Fetcher(
+            allowed=Allowed.of(self.settings.fetch_allow),
+            resolve=lambda host, port: house.resolve(host, port),
+            tls=httpx.create_ssl_context(),
+            user_agent=f"Outrider/{VERSION}",
+        )
+
     def _lifecycle(self) -> Lifecycle:
         own = {name: offer.profile.retention_days for name, offer in self._offers.items()}
         days = {name: days for name, days in own.items() if days}
@@ -254,6 +266,7 @@ class Outrider:
             budgets=Budgets(settings.job_tokens, settings.tree_tokens),
             context_tokens=settings.context_tokens,
             servers=self._servers,
+            pages=Pages(self._fetcher(), self.house.db.now) if settings.reads_web else None,
             remembers=settings.memory,
         )
 
@@ -291,8 +304,9 @@ def _offers(settings: Settings, added: Plugins, servers: Servers) -> dict[str, O
             added,
             lambda name: build_model(name, settings.fallback_models),
             servers,
+            web=settings.reads_web,
         )
-        offer_subagents(settings.subagents, added, servers, offers)
+        offer_subagents(settings.subagents, added, servers, offers, web=settings.reads_web)
         return offers
     except BadProfile as error:
         raise BadSetting(str(error)) from error

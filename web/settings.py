@@ -261,6 +261,17 @@ class Settings(BaseModel):
         "Signs the bodies that webhooks get.",
         shown="unset: they are not signed",
     )
+    fetch: Literal["off", "public"] = _told(
+        "off",
+        "`off` or `public`",
+        "`public`: researchers, and whoever names the tool `fetch_page`, read pages of the public web.",
+    )
+    fetch_allow: Annotated[Names, AfterValidator(opened)] = _told(
+        (),
+        "host names, addresses and networks, separated by commas",
+        "What may be read that is not public. A name is opened wherever it leads.",
+        shown="empty",
+    )
     rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(as_text)] = _told(
         "native",
         "`native` or `200`",
@@ -280,6 +291,11 @@ class Settings(BaseModel):
     def knowledge_path(self) -> Path:
         """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
         return self.data / "knowledge.db"
+
+    @property
+    def reads_web(self) -> bool:
+        """Whether models may read pages of the web."""
+        return self.fetch == "public"
 
     @property
     def signing_keys(self) -> tuple[str, ...]:
