@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent import memory_tool
 from agent.material import RECALLED
 from agent.notifications import erased_block
 from agent.reports import SOURCE_TYPE
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 PURGE = "purge"
 PURGE_EVERY_S = 3600.0
 GONE = "(This report was erased.)"
+GONE_SESSION = "(What stood here of another session was erased.)"
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,9 @@ def forgetting(job_id: str) -> Callable[[str], str]:
         return found.sub(rf"\1 {GONE}", text) if text.startswith(RECALLED) else text
 
     return forget
+
+
+def forgetting_session(session_id: str) -> Callable[[str], str]:
+    """Takes what was recalled of a session out of a text that a turn was given."""
+    begins = memory_tool.beginning(session_id)
+    return lambda text: GONE_SESSION if text.startswith(begins) else text

@@ -75,6 +75,12 @@ def find(tx: Tx, session: str, use_id: int) -> Noted | None:
     return _noted(row) if row else None
 
 
+def recalled_by(tx: Tx, session: str) -> list[str]:
+    """The turns that have opened a session by its id."""
+    rows = tx.q("select distinct task_id from memory_uses where kind = 'session' and item = :session", session=session)
+    return [row["task_id"] for row in rows]
+
+
 def _noted(row: Row) -> Noted:
     return Noted(**{name: row[name] for name in Noted.__dataclass_fields__})
 

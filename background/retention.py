@@ -58,8 +58,12 @@ class Ages:
     incognito_hours: float = 24
 
 
-def erase_session(tx: Tx, session: Session) -> None:
-    """Erase a session with all that it owns: turns, jobs, what those worked in, logs, results."""
+def erase_session(tx: Tx, session: Session, forget: Forget = str) -> None:
+    """Erase a session with all that it owns: turns, jobs, what those worked in, logs, results.
+
+    `forget` takes what was recalled of it out of a text that a turn of another session was given.
+    """
+    _forget_recalled(tx, session.uid, forget)
     uids, job_ids = [session.uid], list[str]()
     for uid in uids:  # grows by the sessions of the jobs, and of their jobs
         sent = job_rows.ids_of_sessions(tx, json.dumps([uid]))
@@ -70,8 +74,8 @@ def erase_session(tx: Tx, session: Session) -> None:
     _enqueue(tx, session.owner, job_ids, session.id)
 
 
-def erase_task(tx: Tx, task: Task) -> None:
-    """Erase one turn, with the messages that were folded into it. Raises `conflict` faults for what goes with another:
+def erase_task(tx: Tx, task: Task, forget: Forget = str) -> None:
+    """Erase one turn, with the messages that were folded into it; `forget` as for a session. Raises `conflict` faults for what goes with another:
     a job's own task, and the task of a message that is part of another turn.
     """
     if task.origin == "background":
@@ -82,6 +86,7 @@ def erase_task(tx: Tx, task: Task) -> None:
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
     turn = [task.id, *tasks.steered_into(tx, task.id)]
     memories.forget(tx, turn)
+    _forget_recalled(tx, task.session, forget)
     for task_id in turn:
         events.erase_turn(tx, task_id)
     _erase_turns(tx, task.owner, turn)
@@ -112,11 +117,28 @@ def _forget_report(tx: Tx, session: str, job_id: str, forget: Forget) -> None:
     memories.forget_summary(tx, session)
     messages.rewrite_notifications(tx, session, job_id, forget)
     for task_id in tasks.ids_of_sessions(tx, json.dumps([session])):
-        answers = masked.answers(tx, task_id)
-        checkpoints.rewrite_all(tx, task_id, forget)
-        masked.mark(tx, task_id, answers)
+        _rewrite(tx, task_id, forget)
     running = tasks.running(tx, session)
-    run = queue.open_run_of(tx, running.id) if running else None
+    if running is not None:
+        _start_over(tx, running.id)
+
+
+def _forget_recalled(tx: Tx, session: str, forget: Forget) -> None:
+    """Take what was recalled of a session out of what turns of others were given."""
+    for task_id in memory_uses.recalled_by(tx, session):
+        _rewrite(tx, task_id, forget)
+        _start_over(tx, task_id)
+
+
+def _rewrite(tx: Tx, task_id: str, forget: Forget) -> None:
+    answers = masked.answers(tx, task_id)
+    checkpoints.rewrite_all(tx, task_id, forget)
+    masked.mark(tx, task_id, answers)
+
+
+def _start_over(tx: Tx, task_id: str) -> None:
+    """A turn that is at work has it in its memory: it goes on from what is stored."""
+    run = queue.open_run_of(tx, task_id)
     if run is not None:
         queue.start_over(tx, run["id"])
 

@@ -260,6 +260,7 @@ create table memory_uses (
     unique (task_id, step, kind, item, place)
 );
 create index memory_uses_of_session on memory_uses (session, id);
+create index memory_uses_recalled on memory_uses (item) where kind = 'session';
 
 create table batches (
     id text primary key,                        -- the turn that sent the jobs out, or its own

@@ -9,7 +9,7 @@ import secrets
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from agent.lifecycle import forgetting
+from agent.lifecycle import forgetting, forgetting_session
 from background import job_rows, retention, sessions, snapshots, tasks, terminal
 from background.database import Tx
 from background.errors import Fault, not_found
@@ -31,7 +31,7 @@ def _erase_session(tx: Tx, owner: str, given: str) -> None:
     session = sessions.get(tx, owner, given)
     if session.kind == "background":
         raise Fault("conflict", "A job's own session goes with the session that sent the job out.")
-    retention.erase_session(tx, session)
+    retention.erase_session(tx, session, forgetting_session(session.id))
 
 
 async def erase_task(call: Call) -> Response:
@@ -45,7 +45,7 @@ def _erase_task(tx: Tx, owner: str, given: str, task_id: str) -> None:
     task = tasks.find(tx, owner, task_id)
     if task is None or task.session != session.uid:
         raise not_found("task")
-    retention.erase_task(tx, task)
+    retention.erase_task(tx, task, forgetting_session(session.id))
 
 
 async def erase_report(call: Call) -> Response:

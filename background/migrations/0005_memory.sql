@@ -74,6 +74,7 @@ create table memory_uses (
     unique (task_id, step, kind, item, place)
 );
 create index memory_uses_of_session on memory_uses (session, id);
+create index memory_uses_recalled on memory_uses (item) where kind = 'session';
 
 create table new_runs (
     id integer primary key autoincrement,       -- the order of arrival

@@ -126,3 +126,20 @@ def test_what_may_not_be_recalled_is_refused_in_the_words_for_what_is_not_there(
     for number, name in enumerate(["unknown", "private", f"background:{job}", f"background%3A{job}", "theirs"]):
         said = user.tool("recall_session", f"asked-47-{number}", session_id=name)
         assert said == "There is no such session.", name
+
+
+def test_what_was_recalled_of_a_session_is_in_no_other_when_it_is_erased(user: User) -> None:
+    """An erase erases: also a turn's alone, of which a part may have been recalled."""
+    user.ask("secret", "only-there-53")
+    recalling = {"name": "recall_session", "arguments": {"session_id": "secret"}}
+    user.model.rules(
+        [{"last_user": "asked-53", "tool_calls": [recalling]}, {"last_tool": "", "text": "I see."}],
+    )
+    user.ask("other", "asked-53")
+    user.ask("other", "before-53")
+    (asked,) = user.requests("before-53")
+    assert "User: only-there-53" in asked.text
+    assert user.http.delete("/api/sessions/secret").is_success
+    user.ask("other", "after-53")
+    (asked,) = user.requests("after-53")
+    assert "only-there-53" not in asked.text and "was erased" in asked.text and "I see." in asked.text
