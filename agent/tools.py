@@ -6,13 +6,15 @@ cannot do it says in words that a model can use.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import FunctionToolset
 
 from agent import material, memory_tool, web_pages
+from agent.external import Tools
 from agent.gates import ASK_USER
 from agent.notifications import excerpt
 from agent.spawning import MAX_BATCH, MAX_PROMPT, Sent, require_depth, send_out_once, spec_of
@@ -96,32 +98,13 @@ class Desk:
         return not job.incognito or (self.session.incognito and self.knows(job))
 
 
-def toolset(desk: Desk, names: tuple[str, ...]) -> "Tools":
+def toolset(desk: Desk, names: tuple[str, ...]) -> Tools:
     """The tools of these names. A name that is nobody's is left out: the fence closes on every doubt."""
     off = () if desk.pages else (web_pages.NAME,)
     made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names and name not in off]
     added = [tool for name, tool in desk.added.items() if name in names]
-    return Tools(FunctionToolset([*made, *added], id="outrider"), desk)
-
-
-@dataclass
-class Tools(WrapperToolset[Any]):
-    """Before a call brings something from outside, it is noted that what the turn answers is made of that too."""
-
-    wrapped: FunctionToolset[Any]  # type: ignore[assignment]
-    desk: Desk
-
-    @property
-    def tools(self) -> dict[str, Tool[Any]]:
-        """All of them, by name."""
-        return self.wrapped.tools
-
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> Any:
-        if name in self.desk.external:
-            await self.desk.db.write(tasks.has_read, self.desk.task.id, trust.EXTERNAL)
-        return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+    read = partial(desk.db.write, tasks.has_read, desk.task.id, trust.EXTERNAL)
+    return Tools(FunctionToolset([*made, *added], id="outrider"), desk.external, read)
 
 
 def _tool(name: str, function: Function, registry: Registry) -> Tool[Any]:
@@ -398,4 +381,5 @@ TOOLS: dict[str, Callable[[Desk], Function]] = {
     web_pages.NAME: _fetch_page,
     ASK_USER: _ask_user,
 }
-CHAT_TOOLS = tuple(name for name in TOOLS if name not in (web_pages.NAME, ASK_USER))  # only whoever names these has them
+NAMED_ONLY = (web_pages.NAME, ASK_USER)  # only whoever names these has them
+CHAT_TOOLS = tuple(name for name in TOOLS if name not in NAMED_ONLY)

@@ -54,7 +54,8 @@ class Pages:
             page = await self._page(reader, url.strip())
         except (Unfetched, Unreadable) as why:
             return f"The page could not be read: {why}."
-        return _part(page, _number(asked.get("offset"), 0, 0, len(page.text)), _number(asked.get("limit"), LIMIT, 1, MOST))
+        start, limit = _number(asked.get("offset"), 0, 0, len(page.text)), _number(asked.get("limit"), LIMIT, 1, MOST)
+        return _part(page, start, limit)
 
     async def _page(self, reader: str, url: str) -> Page:
         kept = self._kept.get((reader, url))

@@ -79,7 +79,7 @@ def test_where_the_extra_is_missing_the_start_says_how_it_is_installed(
 
 def test_a_profile_that_names_a_server_that_there_is_not_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "outrider.toml").write_text("[profiles]\noffered = ['chat', 'p']\n[profiles.p]\ntools = ['nosuch_*']")
-    with pytest.raises(BadSetting, match=r"^profiles\.p\.tools: there is no tool nosuch_\*; there are ask_user, "):
+    with pytest.raises(BadSetting, match=r"^profiles\.p\.tools: there is no tool 'nosuch_\*'; there are ask_user, "):
         build(load({"data": str(tmp_path)}, {}), now=Clock())
 
 
