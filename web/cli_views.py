@@ -135,8 +135,12 @@ def sessions_table(sessions: Iterable[dict[str, Any]], room: int | None = None) 
         "TITLE",
         room=room or width(),
         spare=("UPDATED", "STATE"),
-        rows=((row["id"], when(row["updated_at"]), _doing(row), row["title"]) for row in sessions),
+        rows=((row["id"], when(row["updated_at"]), _doing(row), _title(row)) for row in sessions),
     )
+
+
+def _title(session: dict[str, Any]) -> str:
+    return session["title"] or ("(incognito)" if session.get("incognito") else "")
 
 
 def _doing(session: dict[str, Any]) -> str:
@@ -146,7 +150,7 @@ def _doing(session: dict[str, Any]) -> str:
 
 def brief(job: dict[str, Any]) -> str:
     """A job's description, short enough for a row."""
-    return line(job["description"], DESCRIPTION_CHARS)
+    return line(job["description"] or ("(incognito)" if job.get("incognito") else ""), DESCRIPTION_CHARS)
 
 
 def job_line(job: dict[str, Any]) -> str:
@@ -167,6 +171,7 @@ def job_page(job: dict[str, Any]) -> str:
         "reason": ": ".join(filter(None, (line(error.get("reason")), line(error.get("message"))))),
         "attempts": line(job["attempts"]) if job.get("attempts", 1) > 1 else "",
         "session": line(job["session"]),
+        "incognito": "yes" if job.get("incognito") else "",
         "sent out by": line(job.get("parent")),
         "created": when(job["created_at"]),
         "started": when(job.get("started_at")),
@@ -174,6 +179,7 @@ def job_page(job: dict[str, Any]) -> str:
         **_delivery(job),
         "usage": usage_line(usage),
         "report": _report(job),
+        "made of": "external material" if job.get("made_of") == EXTERNAL else "",
     }
     head = "\n".join(f"{name + ':':<13}{value}" for name, value in facts.items() if value)
     texts = {"prompt": job.get("prompt"), "excerpt": job.get("excerpt")}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agent import sdk
 from agent.on_behalf import on_behalf_of
@@ -18,6 +19,7 @@ from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.serving import Serving
+from web.cli import app
 
 SECRET, OPEN = "zxsecretincognito91", "zxopenordinary92"
 # Where the secret's words may stand: in cells that are sealed, and are the session's own.
@@ -234,6 +236,27 @@ def test_pieces_of_an_answer_come_to_who_has_named_the_session(server: Server, m
 
     assert SECRET in heard(session=session)
     assert SECRET not in heard()
+
+
+def test_the_command_line_begins_one_and_says_how_its_jobs_are_heard_of(server: Server, model: ScriptedModel) -> None:
+    sends = calling("task", **job("cli work"), run_in_background=True)
+    model.rules(
+        [
+            Rule(last_user="^cli go$", tool_calls=[sends]),
+            Rule(last_tool=r"sent out", anywhere="cli go", text="It is out."),
+            worker("cli work", "Done."),
+        ]
+    )
+    ran = CliRunner().invoke(app, ["chat", "--incognito", "--session", "by-cli", "--url", server.url, "cli go"])
+    assert ran.exit_code == 0 and "It is out." in ran.stdout, ran.output
+    (sent,) = server.jobs("by-cli")
+    assert "incognito" in ran.stderr and f"outrider job {sent['id']} --report" in ran.stderr
+    assert sent["incognito"] and sent["delivery"]["state"] == "pending"
+    for command in (["jobs"], ["session", "list"]):
+        shown = CliRunner().invoke(app, [*command, "--url", server.url]).stdout
+        assert "(incognito)" in shown and "CLI WORK" not in shown and "cli go" not in shown
+    refused = CliRunner().invoke(app, ["chat", "--incognito", "--session", "ordinary", "--url", server.url, "hello"])
+    assert refused.exit_code == 1 and "incognito" in refused.stderr
 
 
 def test_f144_programs_and_plugins_send_out_incognito_too_and_in_an_incognito_turn_nothing_else(

@@ -75,7 +75,8 @@ function card(job) {
   const open = (event) => {
     if (hasReport(job) && !event.target.closest("a, button, form") && getSelection().isCollapsed) openReport(job.id);
   };
-  const facts = [job.subagent_type, elapsed(job), hasReport(job) && plural(job.report_chars, "character")].filter(Boolean).join(" · ");
+  const external = job.made_of === 1 && "made of external material";
+  const facts = [job.subagent_type, elapsed(job), hasReport(job) && plural(job.report_chars, "character"), external].filter(Boolean).join(" · ");
   return h("article", {
     class: `report-card ${kind}${hasReport(job) ? " opens" : ""}`, testid: "report-card", job: job.id, "data-status": job.status,
     "aria-label": `${kicker}: ${job.description}`, tabindex: -1, on: { click: open } },
