@@ -19,7 +19,9 @@ _EMAIL = re.compile(rf"(?<![{_LOCAL}])(?<![{_LOCAL}]')(?:{_ADDRESS})++")
 _EMAIL_IN_URL = re.compile(rf"(?<![A-Za-z0-9._+-])[A-Za-z0-9._+-]++%40{_DOMAIN}", re.IGNORECASE)
 
 _SOME_DIGITS = re.compile(r"\d(?:\D{0,4}\d){6}")  # fewer are no number of anybody's
-_DIGITS = re.compile(r"(?<![\w.])\d++(?:[ \u00a0.-]\d++)*+(?!\w)")
+_DIGITS = re.compile(
+    r"(?<![\w.])(?=[\d \u00a0.-]{13})\d++(?:[ \u00a0.-]\d++)*+(?!\w)"
+)  # a card's number has 13 at least
 _GROUPS = re.compile(r"\d+")
 _CARD_SHAPES = {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 4, 5)}
 _CARD_START = re.compile(r"4|5[0-8]|2[2-7]|3[0-9]|6")
@@ -118,7 +120,9 @@ def _without_cards(found: re.Match[str]) -> str:
     text, groups = found[0], list(_GROUPS.finditer(found[0]))
     pieces, at, index = [], 0, 0
     while index < len(groups):
-        count = next((n for n in _widths(groups, index) if _is_card(groups[index : index + n])), 0)
+        length = groups[index].end() - groups[index].start()
+        may_begin = length == 4 or length >= 13  # most do not, and there may be half a million
+        count = may_begin and next((n for n in _widths(groups, index) if _is_card(groups[index : index + n])), 0)
         if count:
             pieces += [text[at : groups[index].start()], MASK]
             at = groups[index + count - 1].end()
