@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent import spawning
+from agent import addresses, spawning
 from background import snapshot_shape, webhooks
 from benchmarks.bench import resident_mb
 from knowledge import backend
@@ -21,7 +21,6 @@ from web import (
     a2a_pages,
     a2a_requests,
     a2a_webhook,
-    addresses,
     api,
     api_lifecycle,
     api_sessions,
