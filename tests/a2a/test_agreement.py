@@ -17,7 +17,7 @@ from background.queue import Run
 from background.terminal import Outcome
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED, WORKING, Json, message
-from tests.cases.inside import Inside, Ticking, openai_model
+from tests.support.inside import Inside, Ticking, openai_model
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial
 

@@ -4,11 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pydantic_ai.models import Model
 
-from background.database import Clock
-from tests.cases.inside import Inside, Ticking, openai_model
 from tests.cases.stories import when_quiet
+from tests.support.inside import Inside, Ticking, insides, openai_model
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 
@@ -56,20 +54,6 @@ def clock() -> Ticking:
 
 @pytest.fixture
 def inside(tmp_path: Path, model: ScriptedModel, clock: Ticking) -> Iterator[Callable[..., Inside]]:
-    """Makes Outriders inside this process, on the test's clock: `inside(max_jobs=1)`; started unless told not to, closed after the test."""
-    made: list[Inside] = []
-
-    def make(
-        data: Path | None = None,
-        instead: Model | None = None,
-        now: Clock | None = None,
-        start: bool = True,
-        **settings: object,
-    ) -> Inside:
-        folder = data or tmp_path / f"inside-{len(made)}"
-        made.append(Inside(folder, instead or openai_model(model.base_url), now or clock, **settings))
-        return made[-1].start() if start else made[-1]
-
-    yield make
-    for outrider in made:
-        outrider.close()
+    """Makes Outriders inside this process, on the test's clock: `inside(max_jobs=1)`."""
+    with insides(tmp_path, openai_model(model.base_url), clock) as make:
+        yield make

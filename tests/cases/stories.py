@@ -165,7 +165,7 @@ def when_quiet(server: Server, *sessions: str, timeout: float = 20) -> None:
         ) and not any(
             row["queued"] + row["waiting"] + row["running"]
             for row in server.get("/api/status")["queue"]
-            if row["kind"] not in ("join", "purge")  # due later, whatever happens
+            if row["kind"] not in ("join", "purge", "remember")  # due later, whatever happens
         )
 
     server.wait(quiet, timeout)

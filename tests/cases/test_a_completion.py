@@ -10,7 +10,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent import sdk
 from background import events
-from tests.cases.inside import Fault, Inside, Ticking
 from tests.cases.stories import (
     assert_told_once,
     blocks_in,
@@ -30,6 +29,7 @@ from tests.cases.stories import (
     worker,
     worker_requests,
 )
+from tests.support.inside import Fault, Inside, Ticking
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of

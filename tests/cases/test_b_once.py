@@ -12,7 +12,6 @@ from background.queue import Run
 from background.terminal import Outcome
 from background.worker import Handler
 from knowledge.backend import StoreFailed
-from tests.cases.inside import Inside, Ticking
 from tests.cases.stories import (
     assert_told_once,
     blocks_in,
@@ -30,6 +29,7 @@ from tests.cases.stories import (
     worker,
     worker_requests,
 )
+from tests.support.inside import Inside, Ticking
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of

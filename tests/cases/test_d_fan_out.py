@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from tests.cases.inside import Inside
 from tests.cases.stories import (
     assert_told_once,
     background,
@@ -21,6 +20,7 @@ from tests.cases.stories import (
     when_told,
     worker,
 )
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server

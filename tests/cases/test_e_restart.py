@@ -20,7 +20,6 @@ from background.database import Tx
 from background.migrating import KEY_FILE
 from background.queue import Run
 from background.sealing import key_file
-from tests.cases.inside import Inside, Ticking
 from tests.cases.stories import (
     assert_told_once,
     briefing,
@@ -34,6 +33,7 @@ from tests.cases.stories import (
     worker,
     worker_requests,
 )
+from tests.support.inside import Inside, Ticking
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
@@ -146,7 +146,7 @@ def test_S40_a_job_that_was_interrupted_long_ago_is_ended_and_does_not_act_again
     shown = later.job(sent)
     assert shown["status"] == "failed" and shown["error"]["reason"] == "INTERRUPTED" and shown["completed_at"]
     assert shown["prompt"] == "e40 runs" and shown["delivery"]["state"] == "pending"
-    assert model.requests() == []
+    assert worker_requests(model, "e40 runs") == []
 
     later.post(f"/api/background/{sent}/retry")
     later.wait(lambda: later.job(sent)["status"] == "completed")

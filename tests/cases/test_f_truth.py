@@ -17,7 +17,6 @@ from pydantic_ai.settings import ModelSettings
 from agent import loop
 from agent.subagents import DETACHED
 from background.database import wall_clock
-from tests.cases.inside import Inside, openai_model
 from tests.cases.stories import (
     Block,
     assert_told_once,
@@ -31,6 +30,7 @@ from tests.cases.stories import (
     worker,
     worker_requests,
 )
+from tests.support.inside import Inside, openai_model
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of, free_port

@@ -16,7 +16,6 @@ from background.errors import LeaseLost
 from background.queue import Run
 from background.terminal import Outcome
 from background.worker import Handler
-from tests.cases.inside import Inside
 from tests.cases.stories import (
     assert_told_once,
     blocks_in,
@@ -32,6 +31,7 @@ from tests.cases.stories import (
     worker,
     worker_requests,
 )
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import ROOT, Server, answer_of

@@ -12,7 +12,6 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from knowledge.backend import StoreFailed
-from tests.cases.inside import Inside, openai_model
 from tests.cases.stories import (
     assert_told_once,
     blocks_in,
@@ -27,6 +26,7 @@ from tests.cases.stories import (
     when_told,
     worker,
 )
+from tests.support.inside import Inside, openai_model
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from knowledge.backend import StoreFailed
-from tests.cases.inside import Inside
 from tests.cases.stories import assert_told_once, briefing, calling, when_quiet, when_told, worker, worker_requests
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server

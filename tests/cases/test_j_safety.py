@@ -11,8 +11,8 @@ import pytest
 
 from agent.notifications import HEADER
 from agent.offline import OfflineModel
-from tests.cases.inside import Inside
 from tests.cases.stories import assert_told_once, blocks_in, briefing, calling, told_in, when_told, worker
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import ROOT, Server

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.inside import Inside, Ticking, openai_model
+from tests.support.inside import Inside, Ticking, insides, openai_model
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 from tests.support.serving import Serving
@@ -76,13 +76,5 @@ def inside(
     """Makes Outriders inside this process, on the test's clock, with the plugin: `inside(job_timeout_s=60)`."""
     monkeypatch.syspath_prepend(trial.env()["PYTHONPATH"])
     monkeypatch.setenv("TRIAL_FOLDER", str(trial.folder))
-    made: list[Inside] = []
-
-    def make(**settings: object) -> Inside:
-        data = trial.data(tmp_path / f"inside-{len(made)}", PROFILES)
-        made.append(Inside(data, openai_model(model.base_url), clock, profiles=OFFERED, **settings))
-        return made[-1].start()
-
-    yield make
-    for outrider in made:
-        outrider.close()
+    with insides(tmp_path, openai_model(model.base_url), clock, TRIALS + PROFILES, profiles=OFFERED) as make:
+        yield make

@@ -14,9 +14,9 @@ from background.database import Tx
 from background.errors import Fault
 from tests.a2a import wire
 from tests.a2a.wire import COMPLETED
-from tests.cases.inside import Inside
 from tests.interrupts import words
 from tests.interrupts.words import PARKED
+from tests.support.inside import Inside
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial

@@ -6,10 +6,10 @@ import pytest
 
 from tests.a2a import wire
 from tests.a2a.wire import CANCELED, COMPLETED
-from tests.cases.inside import Inside
 from tests.cases.stories import when_told
 from tests.interrupts import words
 from tests.interrupts.words import PARKED
+from tests.support.inside import Inside
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial

@@ -8,8 +8,8 @@ import pytest
 
 from tests.a2a import wire
 from tests.a2a.wire import CANCELED, COMPLETED
-from tests.cases.inside import Inside
 from tests.interrupts import words
+from tests.support.inside import Inside
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server, answer_of
 from tests.support.trial import Trial

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.inside import Inside, Ticking, openai_model
+from tests.support.inside import Inside, Ticking, insides, openai_model
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 from tests.support.serving import Serving
@@ -38,19 +38,9 @@ def clock() -> Ticking:
 @pytest.fixture
 def inside(tmp_path: Path, model: ScriptedModel, clock: Ticking) -> Iterator[Callable[..., Inside]]:
     """Makes running Outriders inside this process, on the test's clock: `inside(retention_days=1)`."""
-    made: list[Inside] = []
-
-    def make(toml: str = "", **settings: object) -> Inside:
-        data = tmp_path / f"inside-{len(made)}"
-        data.mkdir()
-        (data / "outrider.toml").write_text(toml or ASKING)
-        wanted = {"profiles": "chat,echo", "webhook_allow": "127.0.0.1"} | settings
-        made.append(Inside(data, openai_model(model.base_url), clock, **wanted))
-        return made[-1].start()
-
-    yield make
-    for outrider in made:
-        outrider.close()
+    usual = {"profiles": "chat,echo", "webhook_allow": "127.0.0.1"}
+    with insides(tmp_path, openai_model(model.base_url), clock, ASKING, **usual) as make:
+        yield make
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.cases.inside import Inside
 from tests.lifecycle.looking import cleaned, places
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 
@@ -70,7 +70,7 @@ def erase(outrider: Inside) -> None:
 def nothing_but(outrider: Inside, *texts: str) -> None:
     """The session of this id has these entries and no job; nothing else of it is there, and nothing waits to be done."""
     cleaned(outrider)
-    open_runs = "select kind from runs where ended_at is null and kind <> 'purge'"
+    open_runs = "select kind from runs where ended_at is null and kind not in ('purge', 'remember')"
     outrider.wait(lambda: not outrider.rows(open_runs))
     assert [message["text"] for message in outrider.messages(SESSION)] == [*texts]
     assert outrider.jobs(SESSION) == []

@@ -15,7 +15,7 @@ import pytest
 
 from background import connections
 from background.sealing import SEALED, key_file, parse_keys, sealed_by
-from tests.cases.inside import Inside
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import ROOT

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.a2a import wire
-from tests.cases.inside import Inside
 from tests.lifecycle.looking import bytes_left, cells, cleaned, places
 from tests.push.hooks import echo, hook, refused, states
+from tests.support.inside import Inside
 from tests.support.receiver import Receiver
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
@@ -54,7 +54,7 @@ def test_a_task_is_not_there_any_more(inside: Make, word: str) -> None:
 
 def test_a_profile_has_days_of_its_own(inside: Make) -> None:
     """F160."""
-    outrider = inside('[profiles.brief]\nhandler = "echo"\nretention_days = 2\n', profiles="chat,echo,brief")
+    outrider = inside(toml='[profiles.brief]\nhandler = "echo"\nretention_days = 2\n', profiles="chat,echo,brief")
     brief, usual = outrider.say("s", "one", skill="brief"), outrider.say("s", "two", skill="echo")
     for task in (brief, usual):
         outrider.ended(task)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.access import people
-from tests.cases.inside import Inside
 from tests.lifecycle.looking import cleaned, rows
 from tests.push.hooks import echo, hook
+from tests.support.inside import Inside
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from agent import tracing
 from background.database import wall_clock
-from tests.cases.inside import Inside, openai_model
 from tests.cases.stories import briefing, calling, worker
+from tests.support.inside import Inside, openai_model
 from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.models import build_model
-from tests.cases.inside import Inside
 from tests.support.clock import Clock
+from tests.support.inside import Inside, insides
 from tests.support.receiver import Receiver
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
@@ -44,13 +44,5 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def inside(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Inside]]:
     """Makes running Outriders inside this process, on the test's clock: `inside(webhook_keys="…")`."""
-    made: list[Inside] = []
-
-    def make(**settings: object) -> Inside:
-        wanted = {"profiles": "chat,echo", "webhook_allow": "127.0.0.1"} | settings
-        made.append(Inside(tmp_path / f"inside-{len(made)}", build_model("offline"), clock, **wanted))
-        return made[-1].start()
-
-    yield make
-    for outrider in made:
-        outrider.close()
+    with insides(tmp_path, build_model("offline"), clock, profiles="chat,echo", webhook_allow="127.0.0.1") as make:
+        yield make

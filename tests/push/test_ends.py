@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 
 from tests.a2a import wire
-from tests.cases.inside import Inside
 from tests.push.hooks import WHOLE, echo, hook, refused, states
+from tests.support.inside import Inside
 from tests.support.receiver import Answer, Receiver
 
 Make = Callable[..., Inside]

@@ -7,9 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from background.limits import SECOND
-from tests.cases.inside import Inside
 from tests.push.hooks import WHOLE, deliveries, echo, hook, method, refused, states
 from tests.support.clock import Clock
+from tests.support.inside import Inside
 from tests.support.receiver import Answer, LyingResolver, Receiver
 from web import push, signatures
 

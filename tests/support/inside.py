@@ -7,7 +7,8 @@ never killed here: crashes are real ones, of real processes.
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -213,3 +214,34 @@ class Inside(Server):
                 await self.outrider.stop()
                 server.should_exit = True
                 await serving
+
+
+@contextmanager
+def insides(folder: Path, model: Model, now: Now, toml: str = "", **usual: object) -> Iterator[Callable[..., Inside]]:
+    """Makes Outriders inside this process, with these settings unless it is told others, and closes them in the end.
+
+    `make(max_jobs=1)` starts one on a data folder of its own that holds `toml`; `data`, `instead` (another model), `now`
+    and `start=False` are for those that need them.
+    """
+    made: list[Inside] = []
+
+    def make(
+        data: Path | None = None,
+        toml: str = toml,
+        instead: Model | None = None,
+        now: Now = now,
+        start: bool = True,
+        **settings: object,
+    ) -> Inside:
+        where = data or folder / f"inside-{len(made)}"
+        where.mkdir(exist_ok=True)
+        if toml:
+            (where / "outrider.toml").write_text(toml)
+        made.append(Inside(where, instead or model, now, **usual | settings))
+        return made[-1].start() if start else made[-1]
+
+    try:
+        yield make
+    finally:
+        for outrider in made:
+            outrider.close()
