@@ -6,7 +6,6 @@ cannot do it says in words that a model can use.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from pydantic_ai import RunContext
@@ -103,8 +102,11 @@ def toolset(desk: Desk, names: tuple[str, ...]) -> Tools:
     off = () if desk.pages else (web_pages.NAME,)
     made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names and name not in off]
     added = [tool for name, tool in desk.added.items() if name in names]
-    read = partial(desk.db.write, tasks.has_read, desk.task.id, trust.EXTERNAL)
-    return Tools(FunctionToolset([*made, *added], id="outrider"), desk.external, read)
+    return Tools(
+        FunctionToolset([*made, *added], id="outrider"),
+        desk.external,
+        lambda: desk.db.write(tasks.has_read, desk.task.id, trust.EXTERNAL),
+    )
 
 
 def _tool(name: str, function: Function, registry: Registry) -> Tool[Any]:
