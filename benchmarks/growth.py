@@ -8,9 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from statistics import median
 
-from background import acceptance, delivery, job_rows, journal, queue, sessions
+from agent import taking_up
+from agent.taking_up import Shape
+from background import acceptance, delivery, job_rows, journal, queue, sessions, terminal
 from background.acceptance import Incoming
 from background.database import Database, Tx
+from background.terminal import Outcome
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, Peer
 from benchmarks.filling import fill
@@ -57,6 +60,7 @@ async def _measure(bench: Bench, count: int) -> dict[str, float]:
     try:
         return {
             "accept a message": await step(lambda n: db.write(acceptance.accept, _message(n, f"new{n}"))),
+            "begin and end a turn": await step(lambda n: db.write(_answer, f"turn{n}")),
             "claim a run": await step(lambda n: db.write(queue.claim, "bench", "turn", 1)),
             "read a task": await step(lambda n: db.read(journal.view, "local", f"t{n}")),
             "list a page of jobs": await step(lambda n: db.read(job_rows.page, "local", limit=50)),
@@ -91,6 +95,15 @@ def _wait_in_lane(tx: Tx, number: int) -> None:
     queue.enqueue(tx, "turn", f"wait:{number}", lane=f"session:{session.uid}")
 
 
+def _answer(tx: Tx, session: str) -> None:
+    """All that a turn writes: accepted, claimed, begun, settled, projected."""
+    acceptance.accept(tx, _message(0, session, id=f"asked-{session}"))
+    (run,) = queue.claim(tx, "bench", "turn", 1)
+    taking_up.begin(tx, run, Shape(), 50)
+    terminal.settle(tx, run, Outcome("completed", [{"artifactId": "answer", "parts": [{"text": "hello"}]}]))
+    journal.project(tx)
+
+
 def _drain(tx: Tx, uid: str) -> object:
     return delivery.waiting(tx, uid, fired_only=False)
 
@@ -99,6 +112,6 @@ def _live(tx: Tx) -> None:
     tx.x("insert into workers values ('bench', 'here', 1, :now, :now, :now)", now=tx.now)
 
 
-def _message(number: int, session: str) -> Incoming:
+def _message(number: int, session: str, id: str = "") -> Incoming:
     content = {"messageId": f"m{number}", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-    return Incoming("local", session, f"new-{number}", f"f{number}", "hello", content)
+    return Incoming("local", session, id or f"new-{number}", f"f{number}", "hello", content)
