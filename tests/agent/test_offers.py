@@ -87,7 +87,7 @@ def test_a_model_of_its_own_is_made_at_start() -> None:
     ("fields", "told"),
     [
         ({"handler": "nobody"}, "profiles.p.handler: there is no handler 'nobody'; there are agent, echo"),
-        ({"tools": ("task", "nothing")}, "profiles.p.tools: there is no tool nothing; there are "),
+        ({"tools": ("task", "nothing")}, "profiles.p.tools: there is no tool 'nothing'; there are "),
         ({"output_guard": True}, "profiles.p.output_guard: true, and no plugin adds an output guard"),
         ({"input_schema": {"type": "objekt"}}, "profiles.p.input_schema: at .type: does not fit"),
         ({"output_schema": {"$ref": "https://x.example"}}, "profiles.p.output_schema: $ref must stay within"),

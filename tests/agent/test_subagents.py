@@ -20,7 +20,7 @@ REVIEWER = SubagentType("reviewer", "Reads a text and finds its faults.", "You a
 def test_a_researcher_and_a_general_type_are_built_in() -> None:
     assert Registry().names() == ("researcher", "general")
     assert Registry().get("researcher") is RESEARCHER
-    assert RESEARCHER.tools == GENERAL.tools == ("memory_recall",)
+    assert (RESEARCHER.tools, GENERAL.tools) == (("memory_recall", "fetch_page"), ("memory_recall",))
 
 
 def test_an_unknown_type_is_refused_with_the_list_of_those_there_are() -> None:
