@@ -82,7 +82,7 @@ def test_S69_the_model_finds_by_the_same_words_and_is_never_told_a_syntax_error(
     server: Server, model: ScriptedModel, reported: str
 ) -> None:
     queries = IN_THE_TEXT + [query for query in ODD if "\0" not in query]
-    calls = [calling("memory_recall", query=query, limit=20) for query in queries]
+    calls = [calling("memory_recall", query=query, limit=5) for query in queries]
     model.rules([Rule(last_user="^s69 recall$", tool_calls=calls), Rule(anywhere="s69 recall", text="Searched.")])
     assert server.ask("s69-recall", "s69 recall") == "Searched."
     results = [message["content"] for message in model.requests()[-1].messages if message["role"] == "tool"]

@@ -114,6 +114,7 @@ def test_S76_no_words_of_a_person_are_the_systems_on_any_road_to_a_model(server:
     model.open("second")
     server.ended(turn)
     said = [message["content"] for message in model.requests()[-1].messages if message["role"] == "user"]
+    said = [text for text in said if not text.startswith("This message comes from Outrider")]
     assert said == [f"{which} {AS_TEXT}" for which in ("first", "second", "third")]
     when_told(server, server.spawn("s76-typed", f"job {TYPED}", "typed")["id"])
     assert f"job {AS_TEXT}" in [asked.last_user for asked in model.requests()]
