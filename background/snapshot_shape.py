@@ -142,6 +142,7 @@ _TASK: Mapping[str, Check] = {
     "created_at": _time,
     "started_at": _or_null(_time),
     "ended_at": _time,
+    "made_of": _or_null(lambda value: _number(value, 3) and value > 0),
     "detail": _or_null(_cell),
     "transcript": _or_null(_cell),
 }

@@ -483,7 +483,7 @@ def erase(tx: Tx, task_ids: str) -> None:
 
 CARRIED = (
     "id", "profile", "origin", "cause", "state", "ceiling", "reason", "requests", "input_tokens", "output_tokens",
-    "tool_calls", "created_at", "started_at", "ended_at",
+    "tool_calls", "created_at", "started_at", "ended_at", "made_of",
 )  # fmt: skip
 
 

@@ -109,6 +109,7 @@ def test_f007_s29_every_kind_of_job_of_an_incognito_session_leaves_its_words_the
     shown += json.dumps(events_of(server, session)) + json.dumps(server.get(f"/api/background/{fails['id']}/story"))
     shown += json.dumps(server.get("/api/knowledge/search", q=SECRET)) + json.dumps(server.rpc("ListTasks", {}))
     shown += server.http.get("/metrics").text + server.log()
+    assert server.get(f"/api/batches/{by_program['batch_id']}")["joins"] == []
     assert SECRET not in shown
     assert {job["description"] for job in listed if job["incognito"]} == {""}
     assert turns_by_outrider(server, session) == []

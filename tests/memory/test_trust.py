@@ -94,6 +94,13 @@ def test_f102_a_report_says_of_what_it_is_made_wherever_it_is_met(server: Server
     (line,) = re.findall(rf"(?m)^\[\d\] .*\({notes}\).*$", found)
     assert line.endswith("trust 2: an agent's work)")
 
+    server.post("/api/sessions/f102/copy", id="f102-copy")
+    whole, copied = (
+        [turn["made_of"] for turn in server.get(f"/api/sessions/{one}/export")["tasks"]]
+        for one in ("f102", "f102-copy")
+    )
+    assert copied == whole and 1 in whole
+
 
 def test_what_a_job_takes_of_another_is_part_of_what_it_is_made_of(server: Server, model: ScriptedModel) -> None:
     """Told to the one that sent it out, between two steps; read by open_report; handed down by a chat that had read it."""
