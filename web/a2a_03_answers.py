@@ -7,6 +7,7 @@ converted, so numbers go out as they came in. A2A 0.3.0, sections 6 and 7.
 from collections.abc import Callable
 from typing import Any
 
+from web import a2a_card
 from web.a2a_03_params import FILE_FIELDS, WRAPPED
 
 Json = dict[str, Any]
@@ -59,8 +60,8 @@ def nothing(made: Json) -> None:
 
 
 def card(made: Json) -> Json:
-    """An agent card, which is one document for both versions."""
-    return made
+    """An agent card; its further fields stay, as they do at its address."""
+    return a2a_card.for_both(made)
 
 
 def _status_update(made: Json) -> Json:

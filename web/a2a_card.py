@@ -1,7 +1,7 @@
 """The agent card: what this server promises to A2A clients, and how it may be cached.
 
 It promises only what is served: the enabled profiles that take work as skills, the bindings that answer, the credential that is
-enforced. It is one document for both versions of the protocol. What clients may send is checked against INPUT_MODES by
+enforced. At its address it is one document for both versions of the protocol. What clients may send is checked against INPUT_MODES by
 `web/a2a_requests.py`.
 """
 
@@ -32,11 +32,13 @@ KNOWN: dict[str, dict[str, Any]] = {
 }
 
 # What lets a client in, as each version spells it: they share a name, and each leaves alone what it does not know.
+BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
 GUARDED: dict[str, Any] = {
-    "securitySchemes": {
-        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}, "type": "http", "scheme": "Bearer"},
-    },
+    "securitySchemes": {"token": BEARER},
     "securityRequirements": [{"schemes": {"token": {"list": []}}}],
+}
+FORMER_GUARDED: dict[str, Any] = {
+    "securitySchemes": {"token": BEARER | {"type": "http", "scheme": "Bearer"}},
     "security": [{"token": []}],
 }
 
@@ -60,7 +62,7 @@ def skill(profile: Profile) -> dict[str, Any]:
 
 
 def card(settings: Settings, version: str, *, tokens: bool = False, without: Container[str] = ()) -> dict[str, Any]:
-    """The card as JSON; `version` is Outrider's own, `tokens` whether nobody is let in without one: then there is an
+    """The card as JSON, as 1.0 has it; `version` is Outrider's own, `tokens` whether nobody is let in without one: then there is an
     extended one, see `a2a_cards.py`.
 
     `without`: the names of profiles that take no work, and are not offered.
@@ -81,20 +83,21 @@ def card(settings: Settings, version: str, *, tokens: bool = False, without: Con
         "defaultInputModes": list(INPUT_MODES),
         "defaultOutputModes": list(OUTPUT_MODES),
         "skills": [skill(profile) for profile in settings.offered_profiles if profile.name not in without],
-        **_of_former(settings.address + RPC_PATH, extended=tokens),
         **(GUARDED if tokens else {}),
     }
 
 
-def _of_former(url: str, *, extended: bool) -> dict[str, Any]:
-    """Where a client of 0.3 looks for what stands in `supportedInterfaces` and `capabilities`."""
-    return {
+def for_both(card: dict[str, Any]) -> dict[str, Any]:
+    """A card with what a client of 0.3 looks for beside what one of 1.0 does, as the address that both know has it."""
+    url = next(face["url"] for face in card["supportedInterfaces"] if face["protocolVersion"] == FORMER_VERSION)
+    former = {
         "protocolVersion": FORMER_VERSION,
         "url": url,
         "preferredTransport": "JSONRPC",
         "additionalInterfaces": [{"url": url, "transport": "JSONRPC"}],
-        "supportsAuthenticatedExtendedCard": extended,
+        "supportsAuthenticatedExtendedCard": card["capabilities"]["extendedAgentCard"],
     }
+    return card | former | (FORMER_GUARDED if "securitySchemes" in card else {})
 
 
 def cache_headers(body: bytes) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Cards:
                 "UNSUPPORTED_OPERATION", "An extended card is each user's own, and without tokens there is one user"
             )
         card = self.public(headers).told
-        address = card["url"].removesuffix(a2a_card.RPC_PATH)
+        address = card["supportedInterfaces"][0]["url"].removesuffix(a2a_card.RPC_PATH)
         told = {"uri": EXTENSION, "description": MEANING, "required": False, "params": self._told(owner, address)}
         return card | {"capabilities": card["capabilities"] | {"extensions": [told]}}
 
@@ -75,11 +75,11 @@ class Cards:
 
 
 class Card:
-    """A card, written once; `by_host`: which one it is depends on the name that it was asked by."""
+    """A card of 1.0, and it written once for both versions; `by_host`: which one depends on the name that it was asked by."""
 
     def __init__(self, told: Json, *, by_host: bool) -> None:
         self.told = told
-        self._body = json.dumps(told, ensure_ascii=False).encode()
+        self._body = json.dumps(a2a_card.for_both(told), ensure_ascii=False).encode()
         self._headers = a2a_card.cache_headers(self._body) | ({"vary": "Host"} if by_host else {})
 
     def answer(self, if_none_match: str | None) -> Response:

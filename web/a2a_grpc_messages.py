@@ -6,7 +6,6 @@ ways. Numbers in structured data are doubles here: there are no others in a Stru
 
 from typing import Any
 
-from a2a.types.a2a_pb2 import AgentCard
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.json_format import Error, MessageToDict, ParseDict
 from google.protobuf.message import DecodeError
@@ -43,9 +42,7 @@ def params(kind: Descriptor, request: bytes) -> Json:
 def encoded(kind: Descriptor, answer: Json) -> bytes:
     """An answer as a message of this kind. A2AError -32004 for one with a number that no double comes near."""
     try:
-        # A card has the fields of 0.3 beside those of 1.0, which clients over gRPC never look for.
-        card = kind is AgentCard.DESCRIPTOR
-        return ParseDict(answer, GetMessageClass(kind)(), ignore_unknown_fields=card).SerializeToString()
+        return ParseDict(answer, GetMessageClass(kind)()).SerializeToString()
     except OverflowError:
         raise A2AError(
             "UNSUPPORTED_OPERATION", "It holds a number that gRPC cannot carry; read it over another binding"

@@ -11,7 +11,7 @@ from a2a.types.a2a_pb2 import AgentCard
 from a2a.utils.proto_utils import validate_proto_required_fields
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from web.a2a_card import cache_headers, card, not_modified
+from web.a2a_card import cache_headers, card, for_both, not_modified
 from web.a2a_requests import negotiate
 from web.settings import Settings
 
@@ -26,7 +26,7 @@ OF_0_3 = (
 
 
 def made(tmp_path: Path, tokens: bool = False, **settings: Any) -> dict[str, Any]:
-    return card(Settings(data=tmp_path, **settings), "0.1.0", tokens=tokens)
+    return for_both(card(Settings(data=tmp_path, **settings), "0.1.0", tokens=tokens))
 
 
 @pytest.mark.parametrize("profiles", [("chat",), ("echo",), ("chat", "echo")])
