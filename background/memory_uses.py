@@ -3,6 +3,7 @@
 It names items and holds no word of them. A use goes with its turn.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,19 +43,16 @@ class Noted:
 
 def note(tx: Tx, task_id: str, session: str, uses: Iterable[tuple[str, Use]]) -> None:
     """Note these (step, use) pairs of a turn, in the commit that keeps its step; the same again, after a crash, is once."""
-    for step, use in uses:
+    noted = [[step, use.kind, use.item, use.place, use.tier, -(-use.chars // CHARS_PER_TOKEN)] for step, use in uses]
+    if noted:
+        columns = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(noted[0])))
         tx.x(
-            "insert into memory_uses (session, task_id, step, kind, item, place, tier, tokens, at) values "
-            "(:session, :task, :step, :kind, :item, :place, :tier, :tokens, :now) on conflict do nothing",
+            "insert into memory_uses (step, kind, item, place, tier, tokens, session, task_id, at) "
+            f"select {columns}, :session, :task, :now from json_each(:uses) where true order by key on conflict do nothing",
             session=session,
             task=task_id,
-            step=step,
-            kind=use.kind,
-            item=use.item,
-            place=use.place,
-            tier=use.tier,
-            tokens=-(-use.chars // CHARS_PER_TOKEN),
             now=tx.now,
+            uses=json.dumps(noted),
         )
 
 
