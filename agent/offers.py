@@ -149,19 +149,21 @@ def offer_subagents(
     """Puts the operator's types of subagents beside the others, or in the place of a built-in one; `web`: as above. Raises
     `BadProfile`.
 
-    One that names what there is not is named as a problem and not offered, a built-in one too; the others are.
+    One that names what there is not is named as a problem and not offered, a built-in one too, and a plugin's; the others are.
     """
-    changeable, named = {kind.name for kind in BUILTIN_TYPES}, Named(plugins, servers, web)
+    registry, named = plugins.registry, Named(plugins, servers, web)
     if web:
-        plugins.registry.change(replace(RESEARCHER, description=ON_THE_WEB))
-    for name, kind in defined.items():
-        if name in plugins.registry.names() and name not in changeable:
-            raise BadProfile(f"subagents.{name}: a plugin adds a subagent type of this name")
+        registry.change(replace(RESEARCHER, description=ON_THE_WEB))
+    built_in = {kind.name for kind in BUILTIN_TYPES}
+    of_plugins = {name: registry.get(name) for name in registry.names() if name not in built_in}
+    if taken := [name for name in defined if name in of_plugins]:
+        raise BadProfile(f"subagents.{taken[0]}: a plugin adds a subagent type of this name")
+    for name, kind in {**of_plugins, **defined}.items():
         if missing := _lacks(kind, named, offers):
             plugins.problems.append(f"The subagent type {name} is not offered: {missing}")
-            plugins.registry.drop(name)
+            registry.drop(name)
         else:
-            plugins.registry.change(kind, offers[kind.profile].level if kind.profile else None)
+            registry.change(kind, offers[kind.profile].level if kind.profile else None)
 
 
 def _lacks(kind: SubagentType, named: Named, offers: Mapping[str, Offer]) -> str | None:

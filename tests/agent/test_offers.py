@@ -8,9 +8,20 @@ import pytest
 
 from agent import plugins
 from agent.models import build_model
-from agent.offers import BadProfile, Offer, check_input, check_output, gone, make_ready, require_providers
+from agent.mcp import Servers
+from agent.offers import (
+    BadProfile,
+    Offer,
+    check_input,
+    check_output,
+    gone,
+    make_ready,
+    offer_subagents,
+    require_providers,
+)
 from agent.plugins import GROUP, Plugins
 from agent.profiles import Profile
+from agent.subagents import SubagentType
 from agent.tools import CHAT_TOOLS
 from background.ceilings import LEVELS
 from background.schemas import Schema, Unfit
@@ -81,6 +92,16 @@ def test_a_cancel_does_not_reach_a_plugins_plain_functions() -> None:
 def test_a_model_of_its_own_is_made_at_start() -> None:
     assert ready(model="offline").model is not None and ready().model is None
     assert "profiles.p.model: unknown model 'nobody:x'" in refusal(model="nobody:x")
+
+
+def test_s84_a_plugins_type_whose_profile_there_is_not_goes_alone() -> None:
+    plugged = Plugins()
+    plugged.registry.add(SubagentType("weigher", "Weighs.", "You weigh.", profile="nobody"))
+    plugged.registry.add(SubagentType("other", "Weighs.", "You weigh.", profile="chat"))
+    offer_subagents({}, plugged, Servers(), make_ready({}, "redacted", plugged, build_model), web=False)
+    assert plugged.registry.names() == ("researcher", "general", "other") and plugged.registry.level("other") == "redacted"
+    (problem,) = plugged.problems
+    assert problem.startswith("The subagent type weigher is not offered: subagents.weigher.profile: there is no profile")
 
 
 @pytest.mark.parametrize(
