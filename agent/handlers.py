@@ -32,6 +32,7 @@ NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 CONTENT = ("text", "raw", "url", "data")
 ABOUT_PART = ("metadata", "filename", "mediaType")
 KEY_DIGEST = 12
+KEPT = "kept:"
 
 Part = dict[str, Any]
 Given = str | list[Part] | None
@@ -40,6 +41,10 @@ Function = Callable[[Any], Any]  # of a `Work`: a `Given`, or something to await
 
 class BadAnswer(ValueError):
     """What a handler gave cannot be kept or sent; the text names the place, and nothing that stands there."""
+
+
+class WorkFailed(Exception):
+    """Raised by a handler that cannot do what it was asked for; `str()` says why, for whoever asked."""
 
 
 class MalformedHandler(ValueError):
@@ -58,13 +63,18 @@ class Hold(Protocol):
         """Commit a piece of the unfinished answer. When the work begins anew, the pieces do too."""
         ...
 
+    async def keep(self, name: str, content: str) -> None:
+        """Commit a step of the work under its name; the first write of a name wins."""
+        ...
+
 
 @dataclass
 class Work:
     """What a handler is given: who asks, and what for.
 
     `message_id` is the client's own: the same when the handler runs again, so it can be the key of what it does outside. `text` are the message's text parts, `parts` all of them as the protocol writes them, `data` the value of the first
-    data part (of a profile with an `input_schema`: or of a text that is JSON), None where there is none.
+    data part (of a profile with an `input_schema`: or of a text that is JSON), None where there is none; of a job
+    its arguments. `incognito`: nothing of it may be remembered.
     """
 
     task_id: str
@@ -75,6 +85,7 @@ class Work:
     parts: list[Part]
     data: Any
     _hold: Hold = field(repr=False)
+    incognito: bool = False
     _asked: int = field(default=0, init=False, repr=False)
     _artifacts: list[tuple[str | None, Any]] = field(default_factory=list, init=False, repr=False)
 
@@ -100,6 +111,20 @@ class Work:
         With an output guard nothing goes out before the whole has passed, and this does nothing.
         """
         await self._hold.fragment(clean(text))
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The steps that were kept so far, by name, those of earlier tries too."""
+        begun = {name for name in self._hold.stored if name.startswith(KEPT)}
+        return {name.removeprefix(KEPT): json.loads(self._hold.stored[name]) for name in sorted(begun)}
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Commit a step: what JSON can hold, under a name of its own, of which the first stays. Raises `BadAnswer`.
+
+        A handler that runs again, after a crash or an answer, finds it in `kept`, and need not do it again.
+        """
+        name = clean(name)
+        await self._hold.keep(f"{KEPT}{name}", json.dumps(_normal(value, f"kept[{name!r}]"), ensure_ascii=False))
 
     def artifact(self, parts: Given, name: str | None = None) -> None:
         """Add an artifact of its own beside what the handler returns."""

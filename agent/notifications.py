@@ -8,7 +8,7 @@ has no room for a block is still named.
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from background.text import clip
 
@@ -43,7 +43,8 @@ _SENTENCE_END = re.compile(r"[.!?…](?=\s)|[。！？]|\n\s*\n")
 @dataclass(frozen=True)
 class Notice:
     """What is to be told of a job. `ended` is a time as text; `more` says how the rest of the report can be had. `external`:
-    the report is made of what comes from outside; `textless` and `incognito`: it is not to be told in words.
+    the report is made of what comes from outside; `textless` and `incognito`: it is not to be told in words; `whole`: it
+    is a deliverable, told whole while all of it fits.
     """
 
     job_id: str
@@ -63,6 +64,7 @@ class Notice:
     question: str = ""  # what its worker was asked further, if it was
     external: bool = False
     incognito: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,27 @@ def _belongs_to_previous(char: str) -> bool:
 def render(notices: Sequence[Notice], excerpt_chars: int, budget: int) -> Rendered:
     """One message of at most `budget` characters over all `notices`, in order."""
     room = budget - len(HEADER) - 2
-    widest = _widest(notices, excerpt_chars, room)
-    if widest is not None:
-        blocks = "\n".join(_block(notice, widest) for notice in notices)
+    shown = _shown(notices, excerpt_chars, room)
+    if shown is not None:
+        blocks = "\n".join(shown)
         return Rendered(f"{HEADER}\n\n{blocks}", tuple(notice.job_id for notice in notices))
     return _crowded(notices, room)
+
+
+def _shown(notices: Sequence[Notice], excerpt_chars: int, room: int) -> list[str] | None:
+    """The blocks with deliverables whole; where that is too much, with all that fits of them; None if even bare ones do not."""
+    widest = _widest(notices, excerpt_chars, room)
+    if widest is not None:
+        return [_block(notice, widest) for notice in notices]
+    cut = [replace(notice, whole=False) for notice in notices]
+    longest = max((len(notice.report) for notice in notices if notice.whole), default=0)
+    widest = _widest(cut, max(excerpt_chars, longest), room)
+    if widest is None:
+        return None
+    return [
+        _block(notice, min(widest, excerpt_chars) if not was.whole else widest)
+        for notice, was in zip(cut, notices, strict=True)
+    ]
 
 
 def _widest(notices: Sequence[Notice], excerpt_chars: int, room: int) -> int | None:
@@ -176,7 +194,7 @@ def _crowded(notices: Sequence[Notice], room: int) -> Rendered:
     rest = frame + sum(len(line) + 1 for line in lines)
     told, used, blocks = [], 0, []
     for notice, line in zip(notices, lines, strict=True):
-        block = _block(notice, 0)
+        block = _block(replace(notice, whole=False), 0)
         if used + len(block) + 1 + rest - len(line) - 1 > room:
             break
         used += len(block) + 1
@@ -233,7 +251,7 @@ def _result(notice: Notice, width: int) -> list[str]:
     if not notice.report:
         return []
     held_back = UNSAID if notice.incognito else HELD_BACK if notice.textless else None
-    shown = held_back or excerpt(notice.report, width)
+    shown = held_back or (notice.report if notice.whole else excerpt(notice.report, width))
     cut = held_back is not None or len(shown) < len(notice.report)
     attributes = (
         f'chars="{len(notice.report)}"'

@@ -20,6 +20,7 @@ from agent.providers import provider_of
 from agent.subagents import BUILTIN as BUILTIN_TYPES
 from agent.subagents import ON_THE_WEB, RESEARCHER, SubagentType
 from agent.tools import CHAT_TOOLS, SENDING
+from agent.works import OFFER, Kind
 from background.ceilings import can_keep, strictest
 from background.schemas import BadSchema, Schema, Unfit
 
@@ -56,6 +57,8 @@ class Offer:
     gives: Schema | None = None
     may_go_on: bool = False
     broken: str | None = None
+    works: bool = False  # it is a kind of deterministic work, and no client may ask for it
+    once: bool = False  # its handler must not run twice
 
     @property
     def by_model(self) -> bool:
@@ -88,6 +91,22 @@ class Offer:
 def gone(name: str) -> Offer:
     """What stands for the profile of an old task that there is none of any more."""
     return Offer(Profile(name, "", handler="gone"), broken=f"there is no profile {name} any more")
+
+
+def of_works(kinds: Mapping[str, Kind], level: str, *, guarded: bool) -> dict[str, Offer]:
+    """Kinds of work as offers, by the names of these."""
+    return {
+        f"{OFFER}{name}": Offer(
+            Profile(f"{OFFER}{name}", "", handler=f"{OFFER}{name}"),
+            level=level,
+            guarded=guarded,
+            handler=kind.handler,
+            may_go_on=not kind.handler.stoppable,
+            works=True,
+            once=not kind.idempotent,
+        )
+        for name, kind in kinds.items()
+    }
 
 
 Build = Callable[[str], Model]

@@ -12,6 +12,7 @@ OPERATOR = "local"
 _owner: ContextVar[str] = ContextVar("owner", default=OPERATOR)
 _plugin: ContextVar[str | None] = ContextVar("plugin", default=None)
 _job: ContextVar[str | None] = ContextVar("job", default=None)
+_turn: ContextVar[str | None] = ContextVar("turn", default=None)
 _incognito: ContextVar[bool] = ContextVar("incognito", default=False)
 
 
@@ -40,18 +41,26 @@ def job_now() -> str | None:
     return _job.get()
 
 
+def turn_now() -> str | None:
+    """The turn that the caller runs in, by its task's id; None outside a turn."""
+    return _turn.get()
+
+
 def incognito_now() -> bool:
     """Whether the caller runs in a turn of an incognito session."""
     return _incognito.get()
 
 
 @contextmanager
-def on_behalf_of(owner: str, job: str | None = None, *, incognito: bool = False) -> Iterator[None]:
-    """What runs in this block acts for `owner`, in the turn of this job."""
-    token, of_job, quiet = _owner.set(owner), _job.set(job), _incognito.set(incognito)
+def on_behalf_of(
+    owner: str, job: str | None = None, *, incognito: bool = False, turn: str | None = None
+) -> Iterator[None]:
+    """What runs in this block acts for `owner`, in this turn, which may be a job's."""
+    token, of_job, quiet, within = _owner.set(owner), _job.set(job), _incognito.set(incognito), _turn.set(turn)
     try:
         yield
     finally:
+        _turn.reset(within)
         _incognito.reset(quiet)
         _job.reset(of_job)
         _owner.reset(token)

@@ -27,6 +27,7 @@ from agent.listeners import NAMES, Listener
 from agent.on_behalf import as_plugin
 from agent.subagents import MalformedSubagent, Registry, SubagentType
 from agent.tools import TIMEOUT_S, TOOLS
+from agent.works import COROUTINE, INGEST, Kind
 from knowledge.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Plugins:
     redactor: Redact | None = None
     listeners: dict[str, Listener] = field(default_factory=dict)
     backends: dict[str, Open] = field(default_factory=dict)
+    works: dict[str, Kind] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of all that are installed, broken ones too
 
@@ -152,6 +154,7 @@ class Additions:
         self._types: dict[str, SubagentType] = {}
         self._listeners: dict[str, Listener] = {}
         self._backends: dict[str, Open] = {}
+        self._works: dict[str, Kind] = {}
 
     def __str__(self) -> str:
         added = [
@@ -162,6 +165,7 @@ class Additions:
             *(f"subagent {name}" for name in self._types),
             *(f"listener {name}" for name in self._listeners),
             *(f"knowledge backend {name}" for name in self._backends),
+            *(f"work {name}" for name in self._works),
         ]
         return ", ".join(added) or "nothing"
 
@@ -223,6 +227,15 @@ class Additions:
             raise MalformedPlugin(f"there is a knowledge backend {name!r} already")
         self._backends[name] = function
 
+    def work(self, name: str, function: Any, idempotent: bool = False) -> None:
+        """Add a kind of deterministic work for `spawn_work`: `async def function(work)`, like a handler's; `work.data` are
+        its arguments. Only what is `idempotent` is run again after a crash.
+        """
+        made = handlers.make(name, function, self._name)
+        if name in {INGEST, COROUTINE, *self._plugins.works, *self._works}:
+            raise MalformedHandler(f"there is a kind of work {name!r} already")
+        self._works[name] = Kind(made, idempotent is True)
+
     def acting(self) -> AbstractContextManager[None]:
         """What runs in this block is this plugin's: for threads and tasks that it starts itself."""
         return as_plugin(self._name)
@@ -239,6 +252,7 @@ class Additions:
         self._plugins.tools.update(self._tools)
         self._plugins.listeners.update(self._listeners)
         self._plugins.backends.update(self._backends)
+        self._plugins.works.update(self._works)
         self._plugins.guards.extend(self._guards)
         self._plugins.redactor = self._redactor or self._plugins.redactor
 

@@ -65,10 +65,17 @@ class Reports:
         """Put a report into the index, as it is kept. Returns the answer level at which it is; raises `StoreFailed`.
 
         None for what is not indexed: no report, a partial one, an attempt that a later one has replaced, a job that
-        was erased, or is incognito.
+        was erased, or is incognito or deterministic.
         """
         job, text, level = await self.db.read(_report_of, job_id)
-        if job is None or job.incognito or job.attempts != attempt or job.status != "completed" or not text:
+        if (
+            job is None
+            or job.incognito
+            or job.deterministic
+            or job.attempts != attempt
+            or job.status != "completed"
+            or not text
+        ):
             return None
         await self.knowledge.put(
             Document(

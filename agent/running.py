@@ -6,11 +6,12 @@ told so. It knows no plugin and decides nothing.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from agent.subagents import Registry
+from agent.works import Kind, Loose
 from background.database import Database
 from background.errors import Fault
 from knowledge.backend import Backend, Hit
@@ -20,10 +21,22 @@ STOPPED = "Outrider has stopped in this process; whether this was done is not kn
 
 
 class Running:
-    """Its stores and types of subagents; `level` is the answer level of what is sent out here. Made on its event loop."""
+    """Its stores, types of subagents and kinds of work; `level` is the answer level of what is sent out here. Made on its
+    event loop.
+    """
 
-    def __init__(self, db: Database, knowledge: Backend, registry: Registry, level: str = "full") -> None:
+    def __init__(
+        self,
+        db: Database,
+        knowledge: Backend,
+        registry: Registry,
+        level: str = "full",
+        works: Mapping[str, Kind] | None = None,
+        loose: Loose | None = None,
+    ) -> None:
         self.registry = registry
+        self.works = works or {}
+        self.loose = loose or Loose()
         self.level = level
         self._db = db
         self._knowledge = knowledge
@@ -49,6 +62,7 @@ class Running:
             inside, self._inside = self._inside or set(), None
         for handed in inside:
             handed.cancel()
+        self.loose.close()
 
     async def _at_home(self, ask: Callable[[], Awaitable[T]]) -> T:
         if asyncio.get_running_loop() is self._loop:

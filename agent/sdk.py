@@ -4,17 +4,19 @@ A call may be awaited on any event loop; a thread without one says `asyncio.run(
 for the turn's owner, outside for the operator; a job always has the owner of the session that it is for.
 """
 
+import inspect
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.on_behalf import incognito_now, job_now, owner_now, plugin_now
+from agent.on_behalf import incognito_now, job_now, owner_now, plugin_now, turn_now
 from agent.running import Running
 from agent.spawning import send_out, spec_of
 from agent.subagents import Registry
-from background import job_rows, results, sessions, terminal
+from agent.works import COROUTINE, Kind, Loose, spec_of_work
+from background import job_rows, results, sessions, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
 from background.job_rows import Job
@@ -28,9 +30,16 @@ SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _running: list[Running] = []
 
 
-def enter(db: Database, knowledge: Backend, registry: Registry, level: str = "full") -> Running:
+def enter(
+    db: Database,
+    knowledge: Backend,
+    registry: Registry,
+    level: str = "full",
+    works: Mapping[str, Kind] | None = None,
+    loose: Loose | None = None,
+) -> Running:
     """An Outrider has started in this process, on the event loop of the caller. For `web/app.py`."""
-    running = Running(db, knowledge, registry, level)
+    running = Running(db, knowledge, registry, level, works, loose)
     _running.append(running)
     return running
 
@@ -104,6 +113,47 @@ async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]], incognito
     by = {"plugin": plugin_now(), "incognito": incognito or incognito_now()}
     specs = [(_key(asked), replace(spec_of(here.registry, asked), **by)) for asked in jobs]
     return [job.id for job in await here.write(_spawn, owner_now(), session, specs, here.level, job_now())]
+
+
+async def spawn_work(
+    kind: str | Coroutine[Any, Any, Any],
+    args: Mapping[str, Any] | None = None,
+    *,
+    session: str,
+    description: str = "",
+    key: str | None = None,
+    incognito: bool = False,
+) -> str:
+    """Send out work without a model, of a kind that a plugin has added; its id. What it returns is told whole, and of a turn
+    together with what else that has sent out.
+
+    The same `key` again is the same job. A coroutine in place of a kind takes no `args`; it runs on Outrider's event loop,
+    once, and ends with this process. Raises like `spawn_background`, and for arguments that JSON cannot hold.
+    """
+    here = _here()
+    loose = inspect.iscoroutine(kind)
+    given = here.loose.take(kind) if loose else dict(args or {})
+    try:
+        spec = spec_of_work(here.works, COROUTINE if loose else kind, given, description)
+        spec = replace(spec, plugin=plugin_now(), incognito=incognito or incognito_now())
+        keyed = (_key({"key": key}), spec)
+        return (await here.write(_spawn_work, owner_now(), session, keyed, here.level, job_now(), turn_now())).id
+    except BaseException:
+        if loose:
+            here.loose.drop(given)
+        raise
+
+
+def _spawn_work(
+    tx: Tx, owner: str, session: str, keyed: tuple[str, Spec], level: str, sender: str | None, turn: str | None
+) -> Job:
+    """As a member of the turn's batch, where it is one of this session at work; else as a batch of its own."""
+    found = sessions.get(tx, owner, session)
+    by = job_rows.find(tx, owner, sender) if sender else None
+    task = tasks.find(tx, owner, turn) if turn else None
+    joins = task is not None and task.state == "working" and (found.uid == task.session or by is not None)
+    batch_id = task.id if task and joins else f"batch-{secrets.token_hex(8)}"
+    return send_out(tx, found, batch_id, [keyed], closed=not joins, level=level, sender=by)[0]
 
 
 def _key(asked: dict[str, Any]) -> str:

@@ -80,7 +80,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
     session = sessions.by_uid(tx, task.session)
     if task.profile not in models:
         contents = [messages.opening(tx, task.id)[1], *_handed(tx, run, task, stored)]
-        return Turn(task, session, [], contents, stored, [], None, run.attempt)
+        return Turn(task, session, [], contents, stored, [], _job(tx, task), run.attempt)
     if "input" not in stored:
         said = messages.waiting(tx, task.id)
         texts = [*_input(tx, task, shape), *(harmless(message.text) for message in said)]
@@ -88,8 +88,7 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
             messages.taken_up(tx, task.id)
         stored["input"] = json.dumps(texts, ensure_ascii=False)
         tasks.checkpoint(tx, run, "input", stored["input"])
-    background = task.origin == "background"
-    job = job_rows.by_id(tx, task.cause or "") if background else None
+    job = _job(tx, task)
     gist = None if job else gists.of(tx, task.session)
     out = job_rows.not_told(tx, job.session if job else task.session, job and job.id, MOST_OUT)
     return Turn(
@@ -104,6 +103,11 @@ def begin(tx: Tx, run: Run, shape: Shape, past_limit: int, models: Collection[st
         gist=gist,
         out=tuple(one.said_in(incognito=task.incognito) for one in out),
     )
+
+
+def _job(tx: Tx, task: Task) -> job_rows.Job | None:
+    """The job whose work this task is, if it is one's."""
+    return job_rows.by_id(tx, task.cause or "") if task.origin == "background" else None
 
 
 def _past(tx: Tx, task: Task, job: job_rows.Job | None, gist: Gist | None, limit: int) -> list[Past]:
@@ -245,6 +249,7 @@ def _notice(tx: Tx, task: Task, job: job_rows.Job, failed_turns: int) -> Notice:
         question=job.follow_up or "",
         external=material.tier_of(job) == trust.EXTERNAL,
         incognito=job.incognito and not task.incognito,
+        whole=job.deterministic,
     )
 
 

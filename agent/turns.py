@@ -65,7 +65,7 @@ class Turns(Means):
         run, turn = begun
         offer = self.offers.get(turn.task.profile) or gone(turn.task.profile)
         with (
-            on_behalf_of(turn.task.owner, turn.job and turn.job.id, incognito=turn.task.incognito),
+            on_behalf_of(turn.task.owner, turn.job and turn.job.id, incognito=turn.task.incognito, turn=turn.task.id),
             about(turn.job and turn.job.id),
         ):
             if turn.task.origin != "user":
@@ -140,11 +140,15 @@ class Turns(Means):
             limit = self._limit_s(turn)
             if not offer.handler.stoppable:
                 await steps.begin_call(f"handled:{len(turn.contents) - 1}", offer.handler.name)
-            holding = handling.Holding(turn.stored, None if offer.holds_back else self._committing(run))
+            pieces = None if offer.holds_back else self._committing(run)
+            holding = handling.Holding(turn.stored, pieces, partial(self._keep_step, run))
             return await handling.handle(turn, offer, offer.handler, holding, self._left_s(run, turn), limit)
         if turn.job and turn.job.follow_up and not turn.past:
             return Outcome("failed", reason="INTERRUPTED", detail=follow_ups.GONE)
         return await self._think(run, turn, offer, steps)
+
+    async def _keep_step(self, run: Run, name: str, content: str) -> None:
+        await self.persist(tasks.checkpoint, run, name, content)
 
     def _committing(self, run: Run) -> Callable[[str], Awaitable[None]]:
         """Commits pieces of an answer; the first takes the place of what an earlier try has told."""

@@ -71,12 +71,13 @@ class Job:
     knows: tuple[str, ...]
     asked_by: str | None
     incognito: bool
+    deterministic: bool
     made_of: int | None
 
     @classmethod
     def of(cls, tx: Tx, row: Row) -> "Job":
         made = {**dict(row), "tools": tuple(json.loads(row["tools"]))}
-        for flag in ("partial", "indexed", "dismissed", "erased", "incognito"):
+        for flag in ("partial", "indexed", "dismissed", "erased", "incognito", "deterministic"):
             made[flag] = bool(made[flag])
         made["knows"] = tuple(json.loads(row["knows"] or "[]"))
         for name in ("description", "prompt", "detail", "excerpt", "follow_up"):
@@ -146,7 +147,7 @@ class Job:
             "delivery": {"state": self.delivery, "attempts": self.delivery_tries, "last_error": self.delivery_error},
             "indexed": self.indexed,
             "incognito": self.incognito,
-            "deterministic": False,
+            "deterministic": self.deterministic,
             "dismissed": self.dismissed,
             "attempts": self.attempts,
             "usage": vars(self.usage),

@@ -19,11 +19,15 @@ from background.states import JOB, MOVE_TO, guard, target
 from background.usage import ADDED, Usage
 
 NOT_STORABLE = "The answer level keeps no report, so nothing is sent out; nothing was stored."
+MASKED = (
+    "The answer level masks what stands in these arguments, and the work would be done with others; nothing was stored."
+)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does.
+    """What to send out. `tools` are fixed here, for good; `plugin` is the one that sends it out, if one does. Of a
+    `deterministic` one `subagent_type` is the kind of its work, and `prompt` its arguments as JSON.
 
     `made_of` is the lowest tier of trust of what its sender had read by then, if that is known. `level` is the most that is
     kept of it, whoever sends it out.
@@ -37,12 +41,12 @@ class Spec:
     incognito: bool = False
     made_of: int | None = None
     level: str = "full"
+    deterministic: bool = False
 
     @property
     def fingerprint(self) -> str:
-        told = json.dumps(
-            [self.description, self.prompt, self.subagent_type, *(["incognito"] if self.incognito else [])]
-        )
+        marks = [name for name in ("incognito", "deterministic") if getattr(self, name)]
+        told = json.dumps([self.description, self.prompt, self.subagent_type, *marks])
         return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -141,10 +145,12 @@ def _insert(
     depth: int,
 ) -> Job:
     job_id, level = f"bg-{secrets.token_hex(6)}", ceilings.strictest(level, spec.level)
+    if spec.deterministic and ceilings.keep(level, spec.prompt, tx.redact) != spec.prompt:
+        raise Fault("refused", MASKED, reason="RESULT_NOT_STORABLE", level=level)
     tx.x(
         "insert into jobs (id, plugin, owner, session, batch_id, key, fingerprint, subagent_type, description, prompt, tools, "
-        "status, created_at, parent, depth, incognito, made_of) values (:id, :plugin, :owner, :session, :batch, :key, "
-        ":fingerprint, :type, :description, :prompt, :tools, 'queued', :now, :parent, :depth, :incognito, :made_of)",
+        "status, created_at, parent, depth, incognito, deterministic, made_of) values (:id, :plugin, :owner, :session, :batch, :key, "
+        ":fingerprint, :type, :description, :prompt, :tools, 'queued', :now, :parent, :depth, :incognito, :deterministic, :made_of)",
         id=job_id,
         owner=session.owner,
         session=session.uid,
@@ -160,6 +166,7 @@ def _insert(
         parent=parent,
         depth=depth,
         incognito=spec.incognito,
+        deterministic=spec.deterministic,
         made_of=spec.made_of,
     )
     return _sent_out(tx, job_id, batch_id, attempt=1)

@@ -310,6 +310,7 @@ create table jobs (
     knows text,                                 -- a JSON list: the turns that it goes on from
     asked_by text,                              -- the step that asked, if one did
     incognito integer not null default 0 check (incognito in (0, 1)),  -- for good
+    deterministic integer not null default 0 check (deterministic in (0, 1)),  -- work without a model
     made_of integer check (made_of in (1, 2, 3)),  -- the lowest tier that its sender had read by then
     unique (owner, key),
     check ((completed_at is null) = (status in ('queued', 'running', 'input_required'))),

@@ -9,15 +9,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 
-from agent.offers import Offer, check_input
+from agent.offers import Offer, check_input, gone
 from agent.profiles import CHAT
 from agent.subagents import Registry
+from agent.works import OFFER
 from background import job_rows, sessions, steering, tasks
 from background.acceptance import Incoming
 from background.beforehand import masked
 from background.ceilings import LEVELS, strictest
 from background.database import Database, Tx
 from background.errors import Fault
+from background.job_rows import Job
 from background.schemas import Schema, Unfit
 from web.a2a_card import INPUT_MODES, input_modes
 from web.a2a_errors import A2AError
@@ -111,10 +113,17 @@ def of_ours(tx: Tx, offers: Offers, registry: Registry, message: Incoming) -> In
     """
     job = job_rows.find(tx, message.owner, message.cause or "")
     turn = tasks.find(tx, message.owner, job.batch_id if job else message.cause or "")
-    own = registry.profile(job.subagent_type) if job and message.origin == "background" else None
+    own = _own_profile(job, registry) if job and message.origin == "background" else None
     offer = offers.get(own or (turn.profile if turn else ""))
-    if offer is None or not offer.by_model or offer.broken:
+    if own and job and job.deterministic:
+        offer = offer or gone(own)
+    elif offer is None or not offer.by_model or offer.broken:
         offer = offers[CHAT]
     # A job says what its sender said, so no more is kept of it; a briefing tells what is kept by now.
     level = strictest(offer.level, turn.ceiling) if turn and message.origin == "background" else offer.level
     return replace(message, profile=offer.profile.name, ceiling=level)
+
+
+def _own_profile(job: Job, registry: Registry) -> str | None:
+    """The profile that a job has by itself: that of its kind of work, or of its type."""
+    return f"{OFFER}{job.subagent_type}" if job.deterministic else registry.profile(job.subagent_type)

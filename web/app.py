@@ -29,7 +29,7 @@ from agent.mcp import Servers, ServersNotReady
 from agent.means import Bounds
 from agent.memory_runs import HARVEST, REMEMBER, SUMMARY, Remembering, Times, start_remembering
 from agent.models import Model, ModelNotReady, UnknownModel, build_model
-from agent.offers import BadProfile, Offer, make_ready, offer_subagents, require_providers
+from agent.offers import BadProfile, Offer, make_ready, of_works, offer_subagents, require_providers
 from agent.plugins import BUILTIN_STORE, OURS, Plugins
 from agent.profiles import CHAT
 from agent.providers import announced, levels_by_provider
@@ -38,6 +38,7 @@ from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Turns
 from agent.web_pages import Pages
+from agent.works import COROUTINE, Loose
 from background import journal, tokens
 from background.database import Clock, Database, wall_clock
 from background.limits import SECOND, Limits
@@ -120,6 +121,9 @@ class Outrider:
             await callers.look()
             if self._serves:
                 await require_token(self.settings, db)
+            loose = Loose()
+            self._plugins.works[COROUTINE] = loose.kind
+            self._offers |= of_works(self._plugins.works, self.settings.answer_level, guarded=self._plugins.guarded)
             self.house = House(
                 self.settings,
                 db,
@@ -132,7 +136,8 @@ class Outrider:
                 self._servers,
             )
             self.app = self._stack()
-            stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level))
+            works = self._plugins.works
+            stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level, works, loose))
             telling = [Telling(db, one).forever() for one in self._plugins.listeners.values()] if self._works else []
             for watching in (journal.run_projector(db), callers.watch(), *telling):
                 stack.push_async_callback(_end, asyncio.create_task(watching))

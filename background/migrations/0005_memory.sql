@@ -41,6 +41,7 @@ create index expenses_by_age on expenses (at);
 alter table sessions add column incognito integer not null default 0 check (incognito in (0, 1));  -- for good
 create index sessions_incognito on sessions (updated_at) where incognito = 1;
 alter table jobs add column incognito integer not null default 0 check (incognito in (0, 1));  -- for good
+alter table jobs add column deterministic integer not null default 0 check (deterministic in (0, 1));  -- work without a model
 alter table jobs add column made_of integer check (made_of in (1, 2, 3));  -- the lowest tier that its sender had read by then
 alter table tasks add column made_of integer check (made_of in (1, 2, 3));  -- the lowest tier of what it has read
 

@@ -15,6 +15,7 @@ The handler `trial` does what the message's text says, one command after another
     named N X     adds an artifact named N: X, and the data {"of": N}
     look JOB      says a job's status, as the sdk tells it; `home ID` opens a session by it, `find Q` counts hits
     stop JOB      cancels a job by it
+    work JSON     sends out work of a kind, `loose JSON` a coroutine; says its id, or why not
     send JSON     sends a job out by the sdk, `batch JSON` several; says their ids, or why not. `thread JSON` does it from a thread
 
 Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` does the same commands `echo`, `wait`,
@@ -23,7 +24,8 @@ Each start of a handler is a line `began TASK TEXT` in the diary. `trial-sync` d
 everything), `redactor` (masks "hush"), `hears` (the listener `diary` writes each event into the diary as
 `heard ID NAME OWNER JOB-OR-TASK`, and fails while the door `deaf` is there and `mended` is not; `ends`, a plain function, writes `ended JOB REPORT` of each job that has
 completed, as the sdk tells it, and sends one job out for a job whose description is `follow me`), `breaks` (the plugin is broken), `sender` (the subagent type `sender` that may send jobs
-out, by tools and by the sdk: `send(session, prompt)`), `second` (the knowledge backend of that name, see `outrider_second.py`), `thread` (a thread of the plugin's own sends a job out for the
+out, by tools and by the sdk: `send(session, prompt)`), `works` (the kinds of work `trial-steps`,
+which is idempotent, `trial-once` and `trial-thread`, and the tool `hire`), `second` (the knowledge backend of that name, see `outrider_second.py`), `thread` (a thread of the plugin's own sends a job out for the
 session `threaded` once the door `thread` is open, and writes into the diary what came of it). The tools are `shout(text)`, `double(number)`, which writes into the diary, and `pay(amount)`, which needs an approval and writes into the diary, `dwell(door)`, which waits until the door is opened and writes down how it ended, and `linger(door)`,
 which does so and cannot be stopped; the subagent type `trialist` has `shout`, `loner` has all others and `ask_user`, and
 `parker` has them too, and parks.
@@ -42,6 +44,7 @@ from typing import Any
 from outrider_second import open_second
 
 from agent import sdk
+from agent.handlers import WorkFailed
 from agent.subagents import SubagentType
 from background.errors import Fault
 
@@ -121,6 +124,10 @@ async def trial(work: Any) -> Any:
                 said.append(await told(stopped(rest)))
             case "send":
                 said.append(await told(sdk.spawn_background(**json.loads(rest))))
+            case "work":
+                said.append(await told(sdk.spawn_work(**json.loads(rest))))
+            case "loose":
+                said.append(await told(sdk.spawn_work(loose(), **json.loads(rest))))
             case "batch":
                 said.append(await told(sdk.spawn_batch(**json.loads(rest))))
             case "thread":
@@ -136,6 +143,47 @@ async def trial(work: Any) -> Any:
             case _:
                 said.append(command)
     return [*([{"text": "\n".join(said)}] if said else []), *parts] if parts else "\n".join(said)
+
+
+async def labor(work: Any) -> Any:
+    """The kinds `trial-steps` and `trial-once`: what its arguments say, in this order."""
+    args = work.data
+    note(f"labors {args.get('name', '')} {sorted(work.kept)}")
+    for step in args.get("steps", []):
+        if step not in work.kept:
+            await work.keep(step, f"did {step}")
+            note(f"did {step}")
+    if "door" in args:
+        while not is_open(args["door"]):  # noqa: ASYNC110 - the door is a file, opened by another process
+            await asyncio.sleep(0.01)
+    if "ask" in args:
+        return f"answered {await work.ask(args['ask'])}"
+    if "fail" in args:
+        raise WorkFailed(args["fail"])
+    if "boom" in args:
+        raise RuntimeError(SECRET)
+    return args.get("say", "done") + "x" * args.get("chars", 0) + args.get("end", "")
+
+
+def labor_in_thread(work: Any) -> Any:
+    """The kind `trial-thread`."""
+    note(f"labors {work.data['name']}")
+    while not is_open(work.data["door"]):
+        time.sleep(0.01)
+    return "done in a thread"
+
+
+async def loose() -> str:
+    """A coroutine to be given as work."""
+    note("loose")
+    while not is_open("loose"):  # noqa: ASYNC110 - the door is a file, opened by another process
+        await asyncio.sleep(0.01)
+    return "loose and done"
+
+
+async def hire(session: str, args: str) -> str:
+    """Sends out work of the kind trial-steps with these arguments, as JSON."""
+    return await told(sdk.spawn_work("trial-steps", json.loads(args), session=session))
 
 
 async def told(call: Coroutine[Any, Any, Any]) -> str:
@@ -300,6 +348,11 @@ def register(outrider: Any) -> None:
         outrider.output_guard(guard_no)
     if "redactor" in more:
         outrider.redactor(redact)
+    if "works" in more:
+        outrider.work("trial-steps", labor, idempotent=True)
+        outrider.work("trial-once", labor)
+        outrider.work("trial-thread", labor_in_thread, idempotent=True)
+        outrider.tool(hire)
     if "second" in more:
         outrider.knowledge_backend("second", open_second)
     if "hears" in more:
