@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent import plugins
-from agent.models import build_model
 from agent.mcp import Servers
+from agent.models import build_model
 from agent.offers import (
     BadProfile,
     Offer,
@@ -99,9 +99,13 @@ def test_s84_a_plugins_type_whose_profile_there_is_not_goes_alone() -> None:
     plugged.registry.add(SubagentType("weigher", "Weighs.", "You weigh.", profile="nobody"))
     plugged.registry.add(SubagentType("other", "Weighs.", "You weigh.", profile="chat"))
     offer_subagents({}, plugged, Servers(), make_ready({}, "redacted", plugged, build_model), web=False)
-    assert plugged.registry.names() == ("researcher", "general", "other") and plugged.registry.level("other") == "redacted"
+    assert (
+        plugged.registry.names() == ("researcher", "general", "other") and plugged.registry.level("other") == "redacted"
+    )
     (problem,) = plugged.problems
-    assert problem.startswith("The subagent type weigher is not offered: subagents.weigher.profile: there is no profile")
+    assert problem.startswith(
+        "The subagent type weigher is not offered: subagents.weigher.profile: there is no profile"
+    )
 
 
 @pytest.mark.parametrize(
