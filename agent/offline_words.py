@@ -89,7 +89,13 @@ def sent_out(descriptions: list[str], result: str) -> str:
         lead = f"{len(ids)} of {len(descriptions)} went out." if ids else "Nothing went out."
         return f"{lead} The tool said:\n\n{_as_quote(result[:_TOOL_CHARS])}"
     named = "; ".join(f"{description} ({job_id})" for description, job_id in zip(descriptions, ids, strict=True))
-    return f"{_count(len(ids), 'job')} went out to the background: {named}. There is no result yet; I will brief you."
+    return f"{_count(len(ids), 'job')} went out to the background: {named}. {_then(result)}"
+
+
+def _then(result: str) -> str:
+    if "incognito" in result:
+        return "There is no result yet; this chat is incognito, so I brief you when you speak next."
+    return "There is no result yet; I will brief you."
 
 
 def brought_back(result: str) -> str:

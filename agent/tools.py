@@ -41,6 +41,10 @@ NOT_YET = (
     "No result exists yet, and you will be notified in this conversation when the work has ended: do not poll, do not send "
     "it out again. Tell the user what went out and end your turn."
 )
+NOT_YET_INCOGNITO = (
+    "No result exists yet. This conversation is incognito, so its work wakes nobody: you are told of what has ended with the "
+    "user's next message. Do not poll, do not send it out again. Tell the user what went out, and that, and end your turn."
+)
 NOT_YET_IN_A_JOB = (
     "No result exists yet. You will be notified of what has ended, between two of your steps, while you have other work to "
     "do: do not poll, do not send it out again. What ends after you is told to the conversation that you work for."
@@ -78,7 +82,9 @@ class Desk:
     @property
     def not_yet(self) -> str:
         """What is said of work that is out."""
-        return NOT_YET_IN_A_JOB if self.job else NOT_YET
+        if self.job:
+            return NOT_YET_IN_A_JOB
+        return NOT_YET_INCOGNITO if self.session.incognito else NOT_YET
 
     def used(self, ctx: RunContext[Any], uses: list[Use]) -> None:
         """A call brings these items of memory: they are noted with the step that keeps what it brought."""

@@ -244,7 +244,7 @@ def test_the_command_line_begins_one_and_says_how_its_jobs_are_heard_of(server: 
     model.rules(
         [
             Rule(last_user="^cli go$", tool_calls=[sends]),
-            Rule(last_tool=r"sent out", anywhere="cli go", text="It is out."),
+            Rule(last_tool=r"sent out[\s\S]*with the user's next message", anywhere="cli go", text="It is out."),
             worker("cli work", "Done."),
         ]
     )
