@@ -93,7 +93,7 @@ def sent_out(descriptions: list[str], result: str) -> str:
 
 
 def _then(result: str) -> str:
-    if "incognito" in result:
+    if "This conversation is incognito" in result:
         return "There is no result yet; this chat is incognito, so I brief you when you speak next."
     return "There is no result yet; I will brief you."
 
