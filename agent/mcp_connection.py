@@ -45,16 +45,22 @@ class Connection:
         self._look, self._wanted = asyncio.Event(), asyncio.Event()
         self._settled, self._tried = asyncio.Event(), asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
+        self._awaited_until = 0.0
 
     @property
     def problems(self) -> list[str]:
         """What an operator should know of it."""
-        name = self.server.name
-        down = f"The MCP server {name} is not there: {self._down}. It is tried again; its tools say so meanwhile."
-        return [*([down] if self._down else []), *self.flaws]
+        down = f"The MCP server {self.server.name} is not there: {self._absent}. It is tried again; its tools say so meanwhile."
+        gone = self._live is None or self._live.over
+        return [*([down] if self._keeping and gone else []), *self.flaws]
+
+    @property
+    def _absent(self) -> str:
+        return self._down or "it has not answered yet"
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
+        self._awaited_until = asyncio.get_running_loop().time() + WAIT_S
         self._keeping = asyncio.create_task(self._keep(), name=f"mcp:{self.server.name}")
 
     async def stop(self) -> None:
@@ -72,15 +78,17 @@ class Connection:
             await asyncio.wait(runs, timeout=STOP_S)
 
     async def settled(self) -> None:
-        """Returns once it has been tried: it is there, or known not to be. A turn does not wait for long."""
-        await _within(WAIT_S, self._settled)
+        """Returns once it has been tried: it is there, or known not to be. Nobody waits for long, and for none for ever."""
+        left = self._awaited_until - asyncio.get_running_loop().time()
+        if left > 0:
+            await _within(left, self._settled)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
         """What a tool of the server's answers, or why there is no answer, in words."""
         name = self.server.name
         live = await self._there()
         if live is None:
-            return f"The MCP server {name} is not there now ({self._down or 'not yet'}); the call was not made."
+            return f"The MCP server {name} is not there now ({self._absent}); the call was not made."
         try:
             return self._framed(await live.call(tool, arguments))
         except Refused as refused:
