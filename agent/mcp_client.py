@@ -5,7 +5,6 @@ It tries nothing again and knows no turn; see `mcp_connection.py`.
 """
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -83,6 +82,8 @@ class Live:
             if opened.done():
                 log.info("the MCP server %s did not end well: %s", self.server.name, type(error).__name__)
             _tell(opened, Lost(self._why(error)))
+        finally:
+            _tell(opened, Lost("it was ended"))
 
     def end(self, *, at_once: bool = False) -> None:
         """It takes no more calls, and is closed when those that are out have ended, or `at_once`."""
@@ -158,7 +159,8 @@ class Live:
                 timeout=httpx2.Timeout(CONNECT_S, read=max(300.0, server.timeout_s)),
                 event_hooks={"response": [self._see]},
             )
-            given = await stack.enter_async_context(http) and server.url
+            await stack.enter_async_context(http)
+            given = server.url
         return MCPToolset(
             given,
             id=server.name,
@@ -209,7 +211,7 @@ def in_words(result: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(json.loads(to_json(value, fallback=str, bytes_mode="base64")), ensure_ascii=False, indent=1)
+    return to_json(value, indent=1, fallback=str, bytes_mode="base64").decode()
 
 
 @asynccontextmanager
