@@ -464,10 +464,14 @@ def ids_of_sessions(tx: Tx, uids: str) -> list[str]:
 
 
 def ended_before(tx: Tx, before: int, limit: int, *, profile: str | None, others: Collection[str] = ()) -> list[str]:
-    """Turns that ended before a time, the oldest first: of one profile, or of all but some. A job's go with the job."""
+    """Turns that ended before a time, the oldest first: of one profile, or of all but some. A job's go with the job.
+
+    Those of a session whose facts are to be harvested yet are kept until that is done, or given up.
+    """
     which = "profile = :profile" if profile is not None else "profile not in (select value from json_each(:others))"
     rows = tx.q(
-        f"select id from tasks where ended_at < :before and origin <> 'background' and {which} order by ended_at limit :limit",
+        f"select id from tasks where ended_at < :before and origin <> 'background' and {which} and not exists (select 1 from runs "
+        "where lane = 'memory:' || tasks.session and kind = 'harvest' and ended_at is null) order by ended_at limit :limit",
         before=before,
         limit=limit,
         profile=profile,
