@@ -82,7 +82,14 @@ def assert_none(alice: Holder, text: str | bytes, what: str) -> None:
 
 
 def test_f179_no_list_view_event_or_export_shows_one(alice: Holder) -> None:
-    inside = {"task_id": alice.ids["task"], "task": alice.ids["task"], "webhook": "hook", "artifact": "0", "part": "0"}
+    inside = {
+        "task_id": alice.ids["task"],
+        "task": alice.ids["task"],
+        "webhook": "hook",
+        "artifact": "0",
+        "part": "0",
+        "use": "1",
+    }
     for row in TABLE:
         if row.method != "GET" or row.path == "/api/events":
             continue
@@ -95,6 +102,7 @@ def test_f179_no_list_view_event_or_export_shows_one(alice: Holder) -> None:
     for method, params in (
         ("ListTasks", {"includeArtifacts": True}),
         ("GetTask", {"id": alice.ids["turn"]}),
+        ("GetExtendedAgentCard", {}),
         ("ListTaskPushNotificationConfigs", {"taskId": alice.ids["task"]}),
         ("GetTaskPushNotificationConfig", {"taskId": alice.ids["task"], "id": "hook"}),
     ):
