@@ -84,8 +84,8 @@ def test_f141_what_was_folded_and_what_waited_each_keep_their_order_of_arrival(
     four = server.say(session, "four", task_id=turn)
     five = server.say(session, "five", steer=True)
     model.open(STEP)
-    asked = model.held_at(LAST)
-    users = [message["content"] for message in asked.messages if message["role"] == "user"]
+    model.held_at(LAST)
+    users = turns.told(model)
     assert users[0] == "work" and users[2:] == ["one", "three", "four", "five"]
     assert [users[1].index(f"<job-id>{job}") for job in errands] == sorted(
         users[1].index(job) for job in errands

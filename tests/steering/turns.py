@@ -37,7 +37,8 @@ def go_on(model: ScriptedModel) -> None:
 
 def told(model: ScriptedModel, number: int = -1) -> list[str]:
     """What the user says in one of the requests to the model, in order; by default in the newest."""
-    return [message["content"] for message in model.requests()[number].messages if message["role"] == "user"]
+    users = [message["content"] for message in model.requests()[number].messages if message["role"] == "user"]
+    return [text for text in users if "<session-memory>" not in text]  # given by the system, of other sessions
 
 
 def said(server: Server, session: str, kind: str = "user") -> list[str]:
