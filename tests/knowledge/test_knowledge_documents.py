@@ -527,9 +527,10 @@ def test_nobody_else_on_the_machine_reads_the_files(run: Any, tmp_path: Path) ->
     run(story())
 
 
-def test_the_tiers_of_types_are_as_documented() -> None:
+def test_the_tiers_are_as_documented_and_what_is_none_is_external() -> None:
     """F102, and the label is words."""
-    assert [trust.tier_of(kind) for kind in ("document", "background_report", "web_page", "", "?")] == [3, 2, 1, 1, 1]
+    assert (trust.OPERATOR, trust.AGENT, trust.EXTERNAL) == (3, 2, 1)
+    assert [trust.known(tier) for tier in (3, 2, 1, 0, 7, -1)] == [3, 2, 1, 1, 1, 1]
     assert len({trust.label(tier) for tier in (1, 2, 3)}) == 3
     assert trust.label(0) == trust.label(7) == trust.label(1)
 
