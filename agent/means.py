@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_ai.models import Model
 
 from agent.budgets import Budgets
+from agent.ingest import Sources
 from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
@@ -50,6 +51,7 @@ class Means:
     budgets: Budgets = Budgets()  # noqa: RUF009 - frozen
     context_tokens: int | None = None  # the most that a request to a model may hold, with its answer
     servers: Servers = field(default_factory=Servers)
+    sources: Sources = Sources(pages=False)  # noqa: RUF009 - frozen
     pages: Pages | None = None  # of the web, where they may be read
     remembers: bool = True  # whether turns are given memory by themselves
 

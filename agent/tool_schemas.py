@@ -10,6 +10,7 @@ from agent import memory_tool, web_pages
 from agent.gates import ASK_USER
 from agent.spawning import MAX_BATCH
 from agent.subagents import Registry
+from agent.works import INGEST
 
 RECALL_LIMIT = 20
 REPORT_LIMIT = 20_000
@@ -108,6 +109,13 @@ SCHEMAS: dict[str, Callable[[Registry], tuple[str, dict[str, Any]]]] = {
                 "limit": {"type": "integer", "default": web_pages.LIMIT, "minimum": 1, "maximum": web_pages.MOST},
             },
             "url",
+        ),
+    ),
+    INGEST: lambda _: (
+        "Take a page of the public web, or a file or folder that the operator has opened, into the knowledge store, in the "
+        "background. What was taken in can be searched afterwards.",
+        _object(
+            {"source": {"type": "string", "description": "an http or https address, or an absolute path"}}, "source"
         ),
     ),
     ASK_USER: lambda _: (

@@ -15,11 +15,13 @@ from pydantic_ai.toolsets import FunctionToolset
 from agent import material, memory_tool, web_pages
 from agent.external import Tools
 from agent.gates import ASK_USER
+from agent.ingest import Sources
 from agent.notifications import excerpt
 from agent.spawning import MAX_BATCH, MAX_PROMPT, Sent, require_depth, send_out_once, spec_of
 from agent.subagents import Registry
 from agent.tool_schemas import RECALL_LIMIT, REPORT_LIMIT, SCHEMAS
 from agent.web_pages import Pages
+from agent.works import INGEST
 from background import delivery, follow_ups, job_rows, queue, results, tasks, terminal
 from background.database import Database, Tx
 from background.errors import Fault
@@ -74,6 +76,7 @@ class Desk:
     external: frozenset[str] = frozenset()  # of these tools, those whose answers come from outside
     refuses: Refuses | None = None  # the output guard: what is sent out is seen by its user at once
     pages: Pages | None = None  # of the web, where they may be read
+    sources: Sources = Sources(pages=False)  # noqa: RUF009 - frozen; what may be taken into the knowledge store
     job: Job | None = None  # whose turn it is, if it is one's
     sends: bool = True  # whether it may send out at all: no subagent in the foreground may
     uses: list[tuple[str, Use]] = field(default_factory=list)  # items of memory that it was given, not noted yet
@@ -105,8 +108,10 @@ class Desk:
 
 def toolset(desk: Desk, names: tuple[str, ...]) -> Tools:
     """The tools of these names. A name that is nobody's is left out: the fence closes on every doubt."""
-    off = () if desk.pages else (web_pages.NAME,)
-    made = [_tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names and name not in off]
+    off = {web_pages.NAME: not desk.pages, INGEST: not desk.sources}
+    made = [
+        _tool(name, make(desk), desk.registry) for name, make in TOOLS.items() if name in names and not off.get(name)
+    ]
     added = [tool for name, tool in desk.added.items() if name in names]
     return Tools(
         FunctionToolset([*made, *added], id="outrider"),
@@ -162,6 +167,11 @@ async def _send(desk: Desk, ctx: RunContext[Any], asked: list[Any], background: 
         for (index, spec), text in zip(specs, texts, strict=True):
             lines[index] = f"## {index + 1}. {spec.description}\n\n{text}"
         return "\n\n".join(lines[index] for index in sorted(lines))
+    return await _out(desk, ctx, specs, lines)
+
+
+async def _out(desk: Desk, ctx: RunContext[Any], specs: list[tuple[int, Spec]], lines: dict[int, str]) -> str:
+    """Send them out in the background, and say so beside the `lines` of those that could not be."""
     rule = await desk.refuses(_words(specs)) if desk.refuses else None
     if rule:
         return f"OUTPUT_REJECTED: the output guard refused what would be sent out ({rule}). Nothing was started."
@@ -174,6 +184,19 @@ async def _send(desk: Desk, ctx: RunContext[Any], asked: list[Any], background: 
         how = "already running; nothing was sent out again" if one.running else "sent out"
         lines[index] = f"{index + 1}. {one.job.id} {one.job.subagent_type}: {one.job.description} ({how})"
     return "\n".join([*(lines[index] for index in sorted(lines)), desk.not_yet])
+
+
+def _knowledge_ingest(desk: Desk) -> Function:
+    async def knowledge_ingest(ctx: RunContext[Any], **asked: Any) -> str:
+        if not desk.sends:
+            return NONE_BELOW
+        try:
+            spec = desk.sources.spec(asked.get("source"), incognito=desk.session.incognito)
+        except Fault as fault:
+            return f"{fault.message} Nothing was started."
+        return await _out(desk, ctx, [(0, spec)], {})
+
+    return knowledge_ingest
 
 
 def _words(specs: list[tuple[int, Spec]]) -> str:
@@ -387,7 +410,8 @@ TOOLS: dict[str, Callable[[Desk], Function]] = {
     "open_report": _open_report,
     memory_tool.NAME: _recall_session,
     web_pages.NAME: _fetch_page,
+    INGEST: _knowledge_ingest,
     ASK_USER: _ask_user,
 }
-NAMED_ONLY = (web_pages.NAME, ASK_USER)  # only whoever names these has them
+NAMED_ONLY = (web_pages.NAME, INGEST, ASK_USER)  # only whoever names these has them
 CHAT_TOOLS = tuple(name for name in TOOLS if name not in NAMED_ONLY)

@@ -238,6 +238,7 @@ class Turns(Means):
             added={name: added.tool for name, added in hand.added.items()},
             external=hand.external,
             pages=self.pages,
+            sources=self.sources,
             run=run,
             task=turn.task,
             session=turn.session,

@@ -23,6 +23,7 @@ from agent import plugins, sdk
 from agent.addresses import Allowed
 from agent.budgets import Budgets
 from agent.fetching import Fetcher
+from agent.ingest import Ingest, Sources
 from agent.lifecycle import Lifecycle, start_purging
 from agent.listeners import Telling
 from agent.mcp import Servers, ServersNotReady
@@ -38,7 +39,7 @@ from agent.taking_up import Shape, Turn
 from agent.tightening import Tightening, bring_down
 from agent.turns import Turns
 from agent.web_pages import Pages
-from agent.works import COROUTINE, Loose
+from agent.works import COROUTINE, INGEST, Loose
 from background import journal, tokens
 from background.database import Clock, Database, wall_clock
 from background.limits import SECOND, Limits
@@ -121,9 +122,6 @@ class Outrider:
             await callers.look()
             if self._serves:
                 await require_token(self.settings, db)
-            loose = Loose()
-            self._plugins.works[COROUTINE] = loose.kind
-            self._offers |= of_works(self._plugins.works, self.settings.answer_level, guarded=self._plugins.guarded)
             self.house = House(
                 self.settings,
                 db,
@@ -135,6 +133,7 @@ class Outrider:
                 self._plugins,
                 self._servers,
             )
+            loose = self._offer_works()
             self.app = self._stack()
             works = self._plugins.works
             stack.callback(sdk.leave, sdk.enter(db, store, self.house.registry, self._offers[CHAT].level, works, loose))
@@ -152,6 +151,15 @@ class Outrider:
                 await db.write(start_purging)
             stack.push_async_callback(self.stop)
             yield self
+
+    def _offer_works(self) -> Loose:
+        """Makes the kinds of work ready, ours beside those of plugins. Returns what runs coroutines."""
+        house, loose = self.house, Loose()
+        house.sources = Sources(folders=self.settings.ingest_roots)
+        ingest = Ingest(house.knowledge, self._fetcher(), house.sources, house.db.now)
+        self._plugins.works |= {COROUTINE: loose.kind, INGEST: ingest.kind}
+        self._offers |= of_works(self._plugins.works, self.settings.answer_level, guarded=self._plugins.guarded)
+        return loose
 
     async def _knowledge(self) -> Backend:
         """The store that is chosen; a plugin's that is not there or cannot be opened is one that fails."""
@@ -272,6 +280,7 @@ class Outrider:
             context_tokens=settings.context_tokens,
             servers=self._servers,
             pages=Pages(self._fetcher(), self.house.db.now) if settings.reads_web else None,
+            sources=Sources(settings.reads_web, settings.ingest_roots),
             remembers=settings.memory,
         )
 

@@ -18,6 +18,7 @@ from background import states
 from web import cli_ask, cli_backup, cli_deliveries, cli_documents, cli_memory, settings
 from web.cli_chat import say_once
 from web.cli_help import Plain, one_of
+from web.cli_ingest import WEB, ingest_pages
 from web.cli_ingest import ingest as take
 from web.cli_prompt import converse
 from web.cli_server import ROWS, AsJson, Url, fail, print_list, server
@@ -334,12 +335,19 @@ cli_ask.add_to(app)
 
 @app.command(cls=Plain)
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders.")], url: Url = None
+    sources: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files, folders, http or https addresses.")],
+    url: Url = None,
 ) -> None:
-    """Adds text and Markdown files, or folders of them, to the knowledge store."""
+    """Adds text, Markdown, HTML and PDF files, folders of them, or pages of the web to the knowledge store.
+
+    Files are read here; a page is read by a job of the server's, in the session `ingest`.
+    """
     err = Console(stderr=True, highlight=False)
+    pages = [source for source in sources if source.startswith(WEB)]
     with server(url) as client:
-        counts = take(client, paths, err)
+        counts = take(client, [Path(source) for source in sources if source not in pages], err)
+        if pages:
+            ingest_pages(client, pages, counts, err)
     print(counts)
     if counts.failed or not counts.taken:
         fail("nothing was taken" if not counts.taken else f"{counts.failed} failed")

@@ -1,30 +1,34 @@
-"""Finds the texts that `outrider ingest` takes, and hands them to the server one by one.
+"""What `outrider ingest` takes: files, which it reads here and hands to the server one by one, and addresses, which a job of
+the server's takes in.
 
-Takes what is text and named so; says of everything else that somebody may have meant why it was left out.
+Says of everything that somebody may have meant and that is not taken why it was left out.
 """
 
-import os
+import asyncio
+import re
+import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from agent.converting import Unreadable
+from agent.files import Found, text_in, texts_below
 from background.text import clean as storable
 from web.cli_views import line
 from web.client import Client, Refused
 
-MEDIA_TYPES = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain"}
-MAX_BYTES = 4 * 1024 * 1024
+WEB = ("http://", "https://")
+SESSION = "ingest"  # the chat whose jobs take pages in
+POLL_S = 0.2
 # Every further file would be answered in the same way.
 HOPELESS = (401, 403)
 
 Say = Callable[[str], None]
-
-
-class Unfit(Exception):
-    """A file that is not taken; the message says why."""
 
 
 @dataclass
@@ -78,12 +82,12 @@ def ingest(client: Client, paths: Iterable[Path], err: Console) -> Counts:
 
 def _take(client: Client, file: Path, counts: Counts, say: Say) -> None:
     try:
-        text = read(file)
-    except (Unfit, OSError) as why:
-        counts.skipped += isinstance(why, Unfit)
+        made = asyncio.run(text_in(file))
+    except (Unreadable, OSError) as why:
+        counts.skipped += isinstance(why, Unreadable)
         counts.failed += isinstance(why, OSError)
-        return say(f"skipped {file}: {why if isinstance(why, Unfit) else why.strerror}")
-    body = {"name": storable(str(file.resolve())), "text": text, "media_type": MEDIA_TYPES[file.suffix.lower()]}
+        return say(f"skipped {file}: {why if isinstance(why, Unreadable) else why.strerror}")
+    body = {"name": storable(str(file.resolve())), "text": storable(made.text), "heading": storable(made.title)}
     try:
         answer = client.post("/api/knowledge/documents", body)
     except Refused as problem:
@@ -97,57 +101,43 @@ def _take(client: Client, file: Path, counts: Counts, say: Say) -> None:
     return None
 
 
-def read(file: Path) -> str:
-    """The file's text. Raises `Unfit` for what is too large, not UTF-8, or empty, and OSError."""
-    if not file.is_file():  # a pipe or a device would be read for ever
-        raise Unfit("not a file")
-    with file.open("rb") as content:
-        found = content.read(MAX_BYTES + 1)
-    if len(found) > MAX_BYTES:
-        raise Unfit("larger than 4 MiB")
-    if b"\0" in found:
-        raise Unfit("binary")
-    try:
-        text = found.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Unfit("not UTF-8 text") from None
-    if not text.strip():
-        raise Unfit("empty")
-    return text
-
-
 def _files(paths: Iterable[Path], counts: Counts, say: Say) -> Iterator[Path]:
-    """The files to take, each once, in the order of their names. What was named itself may be hidden."""
+    """The files to take, each once, in the order of their names."""
     seen: set[Path] = set()
     for path in paths:
-        for file in _below(path, counts, say):
-            if (real := file.resolve()) not in seen:
+        for found in texts_below(path):
+            if found.why:
+                _left_out(found, counts, say)
+            elif (real := found.path.resolve()) not in seen:
                 seen.add(real)
-                yield file
+                yield found.path
 
 
-def _below(path: Path, counts: Counts, say: Say) -> Iterator[Path]:
-    if path.is_dir():
-        yield from _walk(path, counts, say)
-    elif not path.exists():
-        counts.failed += 1
-        say(f"failed {path}: no such file or folder")
-    elif path.suffix.lower() not in MEDIA_TYPES:
-        counts.skipped += 1
-        say(f"skipped {path}: not named {', '.join(MEDIA_TYPES)}")
-    else:
-        yield path
+def _left_out(found: Found, counts: Counts, say: Say) -> None:
+    counts.failed += found.failed
+    counts.skipped += not found.failed
+    say(f"{'failed' if found.failed else 'skipped'} {found.path}: {found.why}")
 
 
-def _walk(folder: Path, counts: Counts, say: Say) -> Iterator[Path]:
-    def unreadable(problem: OSError) -> None:
-        counts.failed += 1
-        say(f"failed {problem.filename}: {problem.strerror}")
+def ingest_pages(client: Client, addresses: Iterable[str], counts: Counts, err: Console) -> None:
+    """Has jobs take in these pages, and waits for them. Raises `Away` and `Refused`."""
+    client.post("/api/sessions", {"id": SESSION})
+    asked = [{"session": SESSION, "source": address, "key": secrets.token_hex(8)} for address in addresses]
+    for job_id in [client.post("/api/knowledge/ingest", each)["id"] for each in asked]:
+        job = _end_of(client, job_id)
+        taken = re.match(r"1 document taken, (\d+) chunk", job["report"] or "")
+        if job["status"] == "completed" and taken:
+            counts.taken += 1
+            counts.chunks += int(taken[1])
+        else:
+            counts.failed += 1
+            why = (job["error"] or {}).get("message") or job["status"]
+            err.print(line(f"failed {job['description']}: {why}"), markup=False, soft_wrap=True)
 
-    for at, folders, files in os.walk(folder, onerror=unreadable):
-        texts = [name for name in files if Path(name).suffix.lower() in MEDIA_TYPES]
-        for name in sorted(name for name in [*folders, *texts] if name.startswith(".")):
-            counts.skipped += 1
-            say(f"skipped {Path(at) / name}: hidden")
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(at) / name for name in sorted(texts) if not name.startswith("."))
+
+def _end_of(client: Client, job_id: str) -> dict[str, Any]:
+    while True:
+        job = client.get(f"/api/background/{job_id}")
+        if job["completed_at"]:
+            return job
+        time.sleep(POLL_S)

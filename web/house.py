@@ -12,6 +12,7 @@ from typing import Any
 
 from agent import addresses
 from agent.addresses import Allowed, Resolve
+from agent.ingest import Sources
 from agent.mcp import Servers
 from agent.offers import Offer
 from agent.plugins import Plugins
@@ -86,6 +87,7 @@ class House:
     servers: Servers = field(default_factory=Servers)
     deltas: Deltas = field(default_factory=Deltas)
     resolve: Resolve = addresses.resolve
+    sources: Sources = Sources()  # noqa: RUF009 - frozen
     stopping: bool = False
     closed: bool = False
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from agent.ingest import MAX_SOURCE
 from agent.spawning import MAX_BATCH, MAX_DESCRIPTION, MAX_PROMPT
 from background import job_rows, ledger
 from knowledge.backend import MAX_QUERY
@@ -88,7 +89,21 @@ MESSAGE = _object(
     steer=FLAG,
 )
 SHARE = _object(writable=FLAG, expires_in_s=_number(LASTS_S, MOST_S))
-DOCUMENT = _object(("name", "text"), name=_text(documents.MAX_NAME, 1), text=_text(documents.MAX_TEXT, 1))
+NAMED = {"name": _text(documents.MAX_NAME, 1), "heading": _optional(_text(documents.MAX_NAME))}
+TEXT = _object(("name", "text"), text=_text(documents.MAX_TEXT, 1), **NAMED) | CLOSED
+FILE = (
+    _object(
+        ("name", "content", "media_type"),
+        content=_text(documents.MAX_CONTENT, 1),
+        media_type=_text(documents.MAX_NAME, 1),
+        **NAMED,
+    )
+    | CLOSED
+)
+DOCUMENT = {"oneOf": [TEXT, FILE]}
+SOURCE = _object(
+    ("session", "source"), session=SESSION, source=_text(MAX_SOURCE, 1), key=_optional(_text(documents.MAX_NAME))
+)
 
 # fmt: off
 TABLE = (
@@ -134,6 +149,7 @@ TABLE = (
     }),
     Row("GET", "/api/knowledge/documents", "documents taken in by hand", PAGE),
     Row("POST", "/api/knowledge/documents", "takes in a document", body=DOCUMENT, status=201),
+    Row("POST", "/api/knowledge/ingest", "has a job take in a page or files", body=SOURCE, status=202),
     Row("DELETE", "/api/knowledge/documents/{id}", "removes a document", status=204),
     Row("GET", "/api/webhooks", "webhooks", PAGE),
     Row("GET", "/api/webhooks/{task}/{webhook}/deliveries", "a webhook's calls", PAGE | {"state": _one_of(*NAMED)}),

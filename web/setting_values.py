@@ -125,6 +125,13 @@ def opened(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def folders(value: tuple[str, ...]) -> tuple[str, ...]:
+    for entry in value:
+        if not Path(entry).is_absolute():
+            raise BadEntry(entry)
+    return value
+
+
 def split_keys(value: SecretStr) -> tuple[str, ...]:
     return tuple(key.strip() for key in value.get_secret_value().split(",") if key.strip())
 

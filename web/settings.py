@@ -49,6 +49,7 @@ from web.setting_values import (
     as_text,
     authority,
     database_file,
+    folders,
     http_address,
     listening_host,
     offered,
@@ -272,6 +273,13 @@ class Settings(BaseModel):
         "What may be read that is not public. A name is opened wherever it leads.",
         shown="empty",
     )
+    ingest_folders: Annotated[Names, AfterValidator(folders)] = _told(
+        (),
+        "absolute folders, separated by commas",
+        "Below which files may be taken into the knowledge store by `knowledge_ingest`, whoever asks. `outrider ingest` needs "
+        "none: it reads as whoever calls it.",
+        shown="empty",
+    )
     rpc_error_status: Annotated[Literal["native", "200"], BeforeValidator(as_text)] = _told(
         "native",
         "`native` or `200`",
@@ -291,6 +299,11 @@ class Settings(BaseModel):
     def knowledge_path(self) -> Path:
         """The file of the knowledge store; never the registry's, they are opened by two different libraries."""
         return self.data / "knowledge.db"
+
+    @property
+    def ingest_roots(self) -> tuple[Path, ...]:
+        """The folders below which files may be taken in."""
+        return tuple(map(Path, self.ingest_folders))
 
     @property
     def reads_web(self) -> bool:

@@ -91,6 +91,7 @@ ROWS = [
     Row("POST", "/api/sessions/import", 400, 400, 404, {"session": {"id": "x"}}),
     Row("POST", "/api/sessions/{fresh}/messages", 202, 202, 404, {"text": "mine", "skill": "echo"}),
     Row("POST", "/api/knowledge/documents", 201, 201, 404, {"name": "n", "text": "t"}),
+    Row("POST", "/api/knowledge/ingest", 400, 404, 404, {"session": "{session}", "source": "/etc/passwd"}),
     Row("POST", "/api/events/ticket", 201, 201, 404),
 ]
 # What takes things away, in this order and after all else.

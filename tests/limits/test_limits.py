@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent import addresses, spawning
+from agent import addresses, fetching, ingest, spawning
 from background import snapshot_shape, webhooks
 from benchmarks.bench import resident_mb
 from knowledge import backend
@@ -72,6 +72,11 @@ LIMITS: dict[str, int | float] = {
     "seconds that a share lasts": api_shares.MOST_S,
     "name of a document, characters": documents.MAX_NAME,
     "text of a document, characters": documents.MAX_TEXT,
+    "file of a document, characters of base64": documents.MAX_CONTENT,
+    "source that is taken in, characters": ingest.MAX_SOURCE,
+    "files that one job takes in": ingest.MOST_FILES,
+    "arguments of work, characters of JSON": spawning.MAX_PROMPT,
+    "page of the web that is read, bytes": fetching.MAX_BYTES,
     "question to a search, characters": backend.MAX_QUERY,
     "turns of a snapshot": snapshot_shape.MOST_TASKS,
     "entries of a snapshot's log": snapshot_shape.MOST_MESSAGES,

@@ -58,6 +58,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     gate: threading.Event | None = None
     cut: bool = False
+    body: bytes = b""
 
 
 class Receiver:
@@ -173,9 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("Connection", "close")
         self.end_headers()
+        self.wfile.write(answer.body)
 
     do_GET = do_PUT = do_POST  # a redirect that is followed would come as a GET
 

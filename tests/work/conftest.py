@@ -11,6 +11,12 @@ from tests.support.server import Server
 from tests.support.serving import Serving
 from tests.support.trial import PROFILES, Trial
 
+LIBRARIAN = """
+[profiles.librarian]
+description = "Takes in what it is told to."
+tools = ["knowledge_ingest"]
+"""
+
 
 @pytest.fixture(scope="package")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
@@ -20,8 +26,14 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="package")
 def serving(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    env = shared_model.env | trial.env("chat,trial", TRIAL="works") | {"OUTRIDER_FETCH_ALLOW": "127.0.0.2"}
-    with Serving(tmp_path_factory.mktemp("work"), env, PROFILES) as serving:
+    folder = tmp_path_factory.mktemp("work")
+    opened = {
+        "OUTRIDER_FETCH": "public",
+        "OUTRIDER_FETCH_ALLOW": "127.0.0.2",
+        "OUTRIDER_INGEST_FOLDERS": str(folder / "opened"),
+    }
+    env = shared_model.env | trial.env("chat,trial,librarian", TRIAL="works") | opened
+    with Serving(folder, env, PROFILES + LIBRARIAN) as serving:
         yield serving
 
 
