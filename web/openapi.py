@@ -89,14 +89,14 @@ MESSAGE = _object(
     steer=FLAG,
 )
 SHARE = _object(writable=FLAG, expires_in_s=_number(LASTS_S, MOST_S))
-NAMED = {"name": _text(documents.MAX_NAME, 1), "heading": _optional(_text(documents.MAX_NAME))}
-TEXT = _object(("name", "text"), text=_text(documents.MAX_TEXT, 1), **NAMED) | CLOSED
+TITLED = {"name": _text(documents.MAX_NAME, 1), "heading": _optional(_text(documents.MAX_NAME))}
+TEXT = _object(("name", "text"), text=_text(documents.MAX_TEXT, 1), **TITLED) | CLOSED
 FILE = (
     _object(
         ("name", "content", "media_type"),
         content=_text(documents.MAX_CONTENT, 1),
         media_type=_text(documents.MAX_NAME, 1),
-        **NAMED,
+        **TITLED,
     )
     | CLOSED
 )
