@@ -265,6 +265,9 @@ def test_f144_programs_and_plugins_send_out_incognito_too_and_in_an_incognito_tu
 ) -> None:
     model.rules([worker("by a program", f"It is {SECRET}.")])
 
+    async def deliverable() -> str:
+        return f"It is {SECRET}."
+
     async def by_a_plugin_in_an_incognito_turn() -> list[str]:
         with on_behalf_of("local", incognito=True):
             session = await sdk.open_session()
@@ -275,7 +278,12 @@ def test_f144_programs_and_plugins_send_out_incognito_too_and_in_an_incognito_tu
         session = await sdk.open_session("sdk-quiet", incognito=True)
         await sdk.open_session("sdk-ordinary")
         here = await sdk.spawn_background(session=session, prompt="by a program")
-        return [here, await sdk.spawn_background(session="sdk-ordinary", prompt="by a program", incognito=True)]
+        deterministic = await sdk.spawn_work(deliverable(), session=session)
+        return [
+            here,
+            deterministic,
+            await sdk.spawn_background(session="sdk-ordinary", prompt="by a program", incognito=True),
+        ]
 
     sent = [*inside.call(by_a_program()), *inside.call(by_a_plugin_in_an_incognito_turn())]
     for one in sent:
@@ -283,6 +291,9 @@ def test_f144_programs_and_plugins_send_out_incognito_too_and_in_an_incognito_tu
         found = inside.call(sdk.background_status(one))
         assert found and found.report == f"It is {SECRET}." and found.job.incognito and not found.job.indexed
     assert inside.get("/api/sessions/sdk-ordinary")["incognito"] is False
+    told = inside.ask("sdk-quiet", "what is new")
+    assert told and {job["notified"] for job in inside.jobs("sdk-quiet")} == {True}
+    assert set(places(inside.data, SECRET)) <= OWN
 
 
 def test_all_of_it_goes_a_day_after_the_last_word_and_what_is_out_is_waited_for(
