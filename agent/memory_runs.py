@@ -17,7 +17,7 @@ from agent import memory_words as words
 from agent.budgets import Tab
 from agent.loop import ModelCallFailed, Stalled, answer_text
 from agent.providers import before_requests
-from background import expenses, memories, memory_log, queue, tallies
+from background import expenses, memories, memory_log, queue, sessions, tallies
 from background.database import Database, Tx
 from background.errors import TryAgain
 from background.limits import SECOND
@@ -176,7 +176,7 @@ def _to_harvest(tx: Tx, uid: str) -> Material | None:
     chat = memory_log.chat(tx, uid)
     if chat is None:
         return None
-    said = [each for each in memory_log.to_remember(tx, uid, memories.harvested_upto(tx, uid)) if each.who == "user"]
+    said = [each for each in memory_log.to_remember(tx, uid, sessions.harvested(tx, uid)) if each.who == "user"]
     return Material(chat, memories.facts_of(tx, chat.owner, MOST_KNOWN), said) if said else None
 
 
@@ -199,6 +199,8 @@ def _keep(tx: Tx, run: Run, find: Any, material: Material, answer: str, owed: Us
     for text, replaced in words.facts(answer, material.known, now.known) if run.kind == HARVEST else ():
         memories.supersede(tx, chat.owner, replaced)
         memories.keep(tx, chat.owner, chat.uid, kind, text, trust.AGENT, material.upto)
+    if run.kind == HARVEST:
+        sessions.harvest(tx, chat.uid, material.upto)
     queue.hasten(tx, "purge")  # what was kept for it need not be any more
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from background import ids, queue
+from background import ids, queue, sessions
 from background.database import Row, Tx
 
 DIGEST_LINES = 10
@@ -99,11 +99,6 @@ def page(tx: Tx, owner: str, kind: str, limit: int, before: tuple[int, str] | No
     return [_memory(tx, row) for row in rows]
 
 
-def harvested_upto(tx: Tx, session: str) -> int:
-    """The last entry of a session's log that facts were made of."""
-    return tx.value("select max(upto) from memories where session = :session and kind = 'fact'", session=session) or 0
-
-
 def keep(tx: Tx, owner: str, session: str, kind: str, text: str, trust: int, upto: int) -> str:
     """Write one down. Returns its id."""
     memory_id = f"m-{ids.uid()}"
@@ -149,6 +144,9 @@ def forget(tx: Tx, task_ids: Sequence[str]) -> None:
             session=row["session"],
             first=row["first"],
         )
+        if any(one["kind"] == "fact" for one in made):
+            left = "select max(upto) from memories where session = :session and kind = 'fact'"
+            sessions.harvest(tx, row["session"], tx.value(left, session=row["session"]) or 0)
         for kind in {"summary" if one["kind"] == "summary" else "harvest" for one in made}:
             enqueue(tx, kind, row["session"], tx.now)
 
@@ -164,15 +162,15 @@ def enqueue(tx: Tx, kind: str, session: str, mark: int) -> None:
     queue.enqueue(tx, kind, f"{kind}:{session}:{mark}", lane=f"{LANE}{session}", params={"session": session})
 
 
-def erase(tx: Tx, sessions: str) -> None:
+def erase(tx: Tx, uids: str) -> None:
     """Take away all that is remembered of these sessions (a JSON list of uids)."""
-    tx.x("delete from memories where session in (select value from json_each(:uids))", uids=sessions)
+    tx.x("delete from memories where session in (select value from json_each(:uids))", uids=uids)
 
 
-def outlived(tx: Tx, sessions: str, before: int, limit: int) -> int:
+def outlived(tx: Tx, uids: str, before: int, limit: int) -> int:
     """What retention takes: the summaries of these sessions, and what was superseded before a time. Returns how many."""
     gone = tx.x(
-        "delete from memories where kind = 'summary' and session in (select value from json_each(:uids))", uids=sessions
+        "delete from memories where kind = 'summary' and session in (select value from json_each(:uids))", uids=uids
     )
     return gone + tx.x(
         "delete from memories where id in (select id from memories where superseded_at < :before limit :limit)",

@@ -52,6 +52,7 @@ create table sessions (
     updated_at integer not null,
     tree_tokens integer not null default 0,     -- model tokens of its jobs since its user last spoke
     incognito integer not null default 0 check (incognito in (0, 1)),  -- for good
+    harvested integer not null default 0,       -- the last entry of its log that was searched for facts
     unique (owner, id)
 );
 create index sessions_by_age on sessions (owner, kind, updated_at desc, uid);

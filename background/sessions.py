@@ -194,6 +194,16 @@ def title_of(tx: Tx, uid: str) -> str | None:
     return None if cell is None else tx.unseal("sessions.title", uid, cell)
 
 
+def harvested(tx: Tx, uid: str) -> int:
+    """The last entry of a session's log that was searched for facts."""
+    return tx.value("select harvested from sessions where uid = :uid", uid=uid) or 0
+
+
+def harvest(tx: Tx, uid: str, upto: int) -> None:
+    """A session's log was searched for facts up to this entry; or is to be searched behind it again."""
+    tx.x("update sessions set harvested = :upto where uid = :uid", uid=uid, upto=upto)
+
+
 def stands(tx: Tx, uid: str) -> bool:
     """Whether there is still this session."""
     return tx.one("select 1 from sessions where uid = :uid", uid=uid) is not None

@@ -61,6 +61,8 @@ create index memories_in_force on memories (owner, kind, created_at desc, id) wh
 create index memories_of_session on memories (session, kind);
 create index memories_superseded on memories (superseded_at) where superseded_at is not null;
 
+alter table sessions add column harvested integer not null default 0;  -- the last entry of its log that was searched for facts
+
 create table memory_uses (
     id integer primary key,
     session text not null references sessions (uid),

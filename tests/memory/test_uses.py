@@ -109,6 +109,9 @@ def test_facts_are_on_record_listed_and_can_be_removed(user: User) -> None:
     assert opened(user, "new", use)["stored"] is False
     user.ask("new", "asked-again-127")
     assert "They like tea-127" not in (user.given("asked-again-127") or "")
+    user.ask("s", "more-127")
+    user.fall_quiet(RETIRED_S)
+    assert not any("I like tea-127" in asked for asked in user.asked_for("Facts", "more-127")), "it was searched before"
 
 
 def test_the_terminal_lists_and_removes_what_is_remembered(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
