@@ -4,7 +4,6 @@ Worker processes have it. It sends what the journal shows at the moment of the c
 withheld or erased meanwhile is not sent; an event that is not there any more needs no call.
 """
 
-import asyncio
 import logging
 import random
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ from agent import tracing
 from background import journal, queue, webhooks
 from background.database import Database, Tx
 from background.errors import TryAgain
+from background.large import is_large
 from background.queue import Run
 from background.webhooks import Call, Webhook
 from background.worker import JITTER
 from web import a2a_views, push_body
+from web.a2a_call import off_the_loop
 from web.push_call import Courier, Undelivered
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Push:
             await self.db.write(queue.finish, run, "canceled")
             return
         webhook, event, job_id = found
-        body = await asyncio.to_thread(push_body.body, event)
+        body = await off_the_loop(is_large(event), push_body.body, event)
         try:
             with tracing.of_jobs("webhook", [job_id] if job_id else [], task_id=call.task, attempt=run.attempt):
                 await self.courier.post(webhook, body, call.delivery, run.attempt)
