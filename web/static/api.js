@@ -64,6 +64,11 @@ export const getJob = (id) => json("GET", job(id));
 export const actOnJob = (id, verb) => json("POST", `${job(id)}/${verb}`);
 /** A further question to a job's worker; answers with the job, which is at work again. */
 export const askJob = (id, prompt) => json("POST", `${job(id)}/ask`, { body: { prompt } });
+/** A job that takes a page into the knowledge store; answers with the job. */
+export const ingest = (id, source, key) => json("POST", "/api/knowledge/ingest", { body: { session: id, source, key } });
+/** `content` is a file in base64. */
+export const addDocument = (name, content, mediaType) =>
+  json("POST", "/api/knowledge/documents", { body: { name, content, media_type: mediaType } });
 export const reportHtml = async (id, signal) => (await call("GET", `${job(id)}/report?html=1`, { signal })).text();
 export const reportText = async (id) => (await call("GET", `${job(id)}/report`)).text();
 export const downloadAddress = (id) => `${job(id)}/report?download=1`;

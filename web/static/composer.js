@@ -13,7 +13,7 @@ const drafts = new Map(); // session -> what stands in the box
 let shown = null; // the session whose draft is in the box
 
 // `crypto.randomUUID` is only there on secure addresses; a server in the next room is none.
-const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** While a turn runs a message comes next, or `steer`s: that turn takes it up, if it takes another step. */
 function submit({ steer = false } = {}) {

@@ -1,6 +1,7 @@
 // Puts the console together: views in the order they draw, then the first read, then the events.
 
 import { explain, UNREACHABLE } from "./api.js";
+import { startAdding } from "./adding.js";
 import { startChat } from "./chat.js";
 import { startComposer } from "./composer.js";
 import { byId, setText } from "./dom.js";
@@ -30,6 +31,7 @@ function escape(event) {
 }
 
 await enter();
+startAdding();
 addView(startSessions());
 addView(startChat());
 addView(startComposer());
