@@ -45,12 +45,12 @@ def on_task(tx: Tx, caller: Caller, task_id: str, *, changes: bool = False) -> s
 
 
 def on_job(tx: Tx, caller: Caller, job_id: str) -> str:
-    """The owner for what is read of a job that was sent out from the session."""
+    """The owner for what is read of a job that was sent out from the session; what is incognito no share opens."""
     share = caller.share
     if share is None:
         return caller.owner
     job = job_rows.find(tx, share.owner, job_id)
-    inside = job is not None and job.session == share.uid
+    inside = job is not None and job.session == share.uid and not job.incognito
     return in_session(caller, share.session if inside else None)
 
 

@@ -60,9 +60,10 @@ async def list_jobs(call: Call) -> Json:
     )
     page = found[:limit]
     more = encode_cursor(page[-1].created_at, page[-1].id) if len(found) > limit else ""
+    named = session is not None and call.caller.share is None
     if flag(call.query, "html"):  # rendering takes its time, and nobody else should wait for it
-        return {"jobs": await asyncio.to_thread(_rendered, page, session is not None), "next_cursor": more}
-    return {"jobs": [job_json(job, named=session is not None) for job in page], "next_cursor": more}
+        return {"jobs": await asyncio.to_thread(_rendered, page, named), "next_cursor": more}
+    return {"jobs": [job_json(job, named=named) for job in page], "next_cursor": more}
 
 
 def _rendered(page: list[Job], named: bool) -> list[Json]:

@@ -405,3 +405,16 @@ def test_only_what_is_one_s_own_is_shared(shared: Shared) -> None:
     assert missing.status_code == 404
     own = f"/api/sessions/background:{shared.job['id']}/shares"
     assert shared.alice.post(own).status_code == 409
+
+
+def test_f007_an_incognito_job_of_a_shared_session_is_read_by_its_owner_alone(shared: Shared, reader: Person) -> None:
+    given = {"prompt": "quiet words", "description": "quietly", "incognito": True}
+    job = shared.alice.post("/api/background", session=shared.id, **given).json()
+    path = f"/api/background/{job['id']}"
+    shared.alice.server.wait(lambda: shared.alice.get(path).json()["status"] == "completed")
+    assert shared.alice.get(f"{path}/report").status_code == 200
+    assert reader.get(path).status_code == reader.get(f"{path}/report").status_code == 404
+    listed = reader.get("/api/background", session=shared.id).json()["jobs"]
+    (seen,) = [one for one in listed if one["id"] == job["id"]]
+    assert (seen["description"], seen["prompt"], seen["excerpt"]) == ("", "", "")
+    assert shared.alice.get(path).json()["description"] == "quietly"
