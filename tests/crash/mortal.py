@@ -28,7 +28,7 @@ ENV = {
     "OUTRIDER_MAX_ATTEMPTS": "8",
 }
 PORTS = range(20_000, 32_000)  # below those that the kernel takes for connections that go out
-FOR_LATER = ("join", "purge")  # runs that are due in a quarter of an hour, or in an hour
+FOR_LATER = ("join", "purge", "remember")  # runs that are due in a quarter of an hour, in an hour, in a minute
 
 
 class EndedByItself(AssertionError):

@@ -316,7 +316,8 @@ def conversations_only_grow(seen: Seen, left: Left) -> Broken:
     so_far: dict[str, list[dict[str, Any]]] = {}
     for asked in seen.asked:
         name = conversation_of(asked)
-        before, now = so_far.get(name, []), asked.messages
+        # The instructions say what is out just now.
+        before, now = so_far.get(name, []), [each for each in asked.messages if each["role"] != "system"]
         if now[: len(before)] != before:
             place = next(i for i, old in enumerate(before) if now[i : i + 1] != [old])
             yield f"{name}: message {place} was {before[place]}, and then {now[place : place + 1]}"

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +294,7 @@ class Story:
             jobs={session: [self.server.job(job["id"]) for job in self.server.jobs(session)] for session in JOBS},
             messages=messages,
             tasks={task_id: self.server.task(task_id) for task_id in turns},
-            asked=self.model.requests(),
+            asked=[without_memory(asked) for asked in self.model.requests()],
             heard=self._beside.look(),
             left_behind=self.left_behind,
         )
@@ -314,6 +314,12 @@ class Story:
 def _by_script(name: str) -> dict[str, str]:
     spec = _spec(name)
     return {"prompt": spec["prompt"], "description": name, "subagent_type": "general", "key": f"script-{name}"}
+
+
+def without_memory(asked: Asked) -> Asked:
+    """A request as its conversation is: what it is given of other sessions changes with them."""
+    messages = [message for message in asked.messages if "<session-memory>" not in str(message.get("content"))]
+    return replace(asked, body={**asked.body, "messages": messages})
 
 
 def conversation_of(asked: Asked) -> str:
