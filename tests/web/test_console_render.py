@@ -233,4 +233,4 @@ def test_html_is_set_in_one_place_alone() -> None:
 
 def test_every_sheet_declares_the_same_layers_first_so_that_load_order_decides_nothing_f148() -> None:
     first = {re.findall(r"^@layer .*;$", sheet.read_text("utf-8"), re.MULTILINE)[0] for sheet in STATIC.glob("*.css")}
-    assert first == {"@layer base, chat, cards, jobs, login;"}
+    assert first == {"@layer base, chat, cards, jobs, login, adding;"}
