@@ -136,7 +136,8 @@ async def _once(handler: Handler, work: Work, holding: Holding) -> list[dict[str
         raise
     except Exception as error:
         error_id = secrets.token_hex(4)
-        log.exception("the work %s of task %s failed, error %s", handler.name, work.task_id, error_id)
+        told = ("the work %s of task %s failed, error %s", handler.name, work.task_id, error_id)
+        log.error(*told, exc_info=not work.incognito)
         raise _Broken(f"It failed (error {error_id}), and is not done twice.") from error
 
 

@@ -24,7 +24,7 @@ from pydantic_ai.tools import Tool
 from agent import handlers
 from agent.handlers import Handler, Handlers, MalformedHandler
 from agent.listeners import NAMES, Listener
-from agent.on_behalf import as_plugin
+from agent.on_behalf import as_plugin, incognito_now
 from agent.subagents import MalformedSubagent, Registry, SubagentType
 from agent.tools import TIMEOUT_S, TOOLS
 from agent.works import COROUTINE, INGEST, Kind
@@ -281,7 +281,7 @@ def _kept_in(function: Callable[..., Any], plugin: str) -> Callable[..., Any]:
             raise
         except (Exception, SystemExit):
             error_id = secrets.token_hex(4)
-            log.exception("a plugin's tool failed, error %s", error_id)
+            log.error("a plugin's tool failed, error %s", error_id, exc_info=not incognito_now())
             return f"The tool failed (error {error_id}); whether it did anything is not known."
 
     return call
