@@ -206,7 +206,7 @@ def test_a_profile_may_have_a_model_of_its_own(own: Callable[..., Server], model
     wire.send(server, message("What can you do?", skill="script"))
     wire.send(server, wire.said("And you?"))
     assert asked(model, "And you?")
-    assert not any("What can you do?" in each.text for each in model.requests())
+    assert not any("What can you do?" in each.last_user for each in model.requests())
 
 
 def test_what_a_profile_sends_out_is_worked_and_briefed_as_that_profile(server: Server, model: ScriptedModel) -> None:
