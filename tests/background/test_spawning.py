@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,14 @@ async def refused(db: Database, *specs: tuple[str, Spec]) -> Fault:
         await spawn(db, *specs)
     assert everything(db.path) == before
     return caught.value
+
+
+@story
+async def test_f004_work_whose_arguments_would_be_masked_is_refused_and_any_other_is_kept_whole(db: Database) -> None:
+    work = Spec("A look", '{"to": "ann@example.org"}', "mails", (), level="redacted", deterministic=True)
+    assert (await refused(db, ("k", work))).reason == "RESULT_NOT_STORABLE"
+    (job,) = await spawn(db, ("k", replace(work, prompt='{"to": "ann"}')))
+    assert job.deterministic and job.prompt == '{"to": "ann"}'
 
 
 @story
