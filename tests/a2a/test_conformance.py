@@ -153,6 +153,9 @@ class Nothing:
     async def fragment(self, text: str) -> None:
         raise AssertionError("it has no pieces")
 
+    async def keep(self, name: str, content: str) -> None:
+        raise AssertionError("it has no steps")
+
 
 @pytest.mark.parametrize(
     ("message_id", "parts"),

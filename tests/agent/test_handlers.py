@@ -26,6 +26,9 @@ class Held:
     async def fragment(self, text: str) -> None:
         self.pieces.append(text)
 
+    async def keep(self, name: str, content: str) -> None:
+        self.stored[name] = content
+
 
 def work(held: Held | None = None, text: str = "hello") -> Work:
     return Work("t-1", "s-1", "local", "m-1", text, [{"text": text}], None, held or Held())

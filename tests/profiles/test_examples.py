@@ -31,6 +31,9 @@ class Nothing:
     async def fragment(self, text: str) -> None:
         self.pieces.append(text)
 
+    async def keep(self, name: str, content: str) -> None:
+        self.stored[name] = content
+
 
 def block(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
