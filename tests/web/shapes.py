@@ -101,6 +101,7 @@ ROUTES: list[tuple[str, str, str | None]] = [
     ("GET", "/api/knowledge/documents", None),
     ("POST", "/api/knowledge/documents", None),
     ("DELETE", "/api/knowledge/documents/{id}", "document"),
+    ("POST", "/api/knowledge/ingest", None),
     ("GET", "/api/webhooks", None),
     ("GET", "/api/webhooks/{task}/{webhook}/deliveries", None),
     ("POST", "/api/webhooks/{task}/{webhook}/deliveries/{event}/again", None),
