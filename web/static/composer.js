@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { byId } from "./dom.js";
+import { listenAside } from "./events.js";
 import { goTo } from "./sessions.js";
 import { changed, openTurns, state } from "./state.js";
 import { loadMessages, loadSessions } from "./sync.js";
@@ -49,6 +50,7 @@ async function begin(sent) {
   drafts.set(sent.session, box.value); // what was typed meanwhile belongs to this chat, and no longer to a new one
   setBox("");
   goTo(sent.session);
+  if (sent.incognito) await listenAside(sent.session);
 }
 
 export function discard(sent) {

@@ -27,11 +27,22 @@ export function listen(ended) {
 }
 
 function hearAside() {
-  const session = findSession(state.current)?.incognito ? state.current : null;
+  const quiet = findSession(state.current)?.incognito || aside?.session === state.current; // it may not be listed yet
+  openAside(quiet ? state.current : null);
+}
+
+function openAside(session) {
   if (session === (aside?.session ?? null)) return;
   aside?.source.close();
   aside = session && { session, source: new EventSource(`/api/events?session=${encodeURIComponent(session)}`) };
   aside?.source.addEventListener("turn.delta", (event) => delta(JSON.parse(event.data)));
+}
+
+/** Hears a new incognito chat, which is open, before anything is said in it. */
+export function listenAside(session) {
+  openAside(session);
+  const { source } = aside;
+  return new Promise((heard) => (source.onopen = source.onerror = heard));
 }
 
 function connect(failures) {
