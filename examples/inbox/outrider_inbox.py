@@ -86,8 +86,9 @@ def _sent(name: str, key: str) -> bool:
 
 async def _send(name: str, key: str) -> str:
     session = await open_session(SESSION)
-    asked = {"description": f"Inbox: {name}", "prompt": f"{ASKED}{name}", "subagent_type": CLERK.name, "key": key}
-    return await spawn_background(session=session, **asked)
+    return await spawn_background(
+        session=session, description=f"Inbox: {name}", prompt=f"{ASKED}{name}", subagent_type=CLERK.name, key=key
+    )
 
 
 def _watch(outrider: Any, inbox: Inbox) -> None:
