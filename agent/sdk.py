@@ -94,19 +94,25 @@ async def spawn_background(
     key: str | None = None,
     incognito: bool = False,
 ) -> str:
-    """Send a job out for a session that exists; its id. It comes back there as a briefing.
+    """Send a job out for a session that exists; its id. It comes back there as a briefing, and of a turn together with what
+    else that has sent out.
 
     An `incognito` one, as all of an incognito session are, wakes nobody and is told with the session's next turn. The same
     `key` again is the same job. Raises `background.errors.Fault` with a sentence and a kind or a reason
     (`UNKNOWN_SUBAGENT`, `QUEUE_LIMIT`, `DEPTH_LIMIT`, `RESULT_NOT_STORABLE`), and then nothing is stored.
     """
     asked = {"description": description, "prompt": prompt, "subagent_type": subagent_type, "key": key}
-    (job_id,) = await spawn_batch(session=session, jobs=[asked], incognito=incognito)
-    return job_id
+    here = _here()
+    spec = replace(spec_of(here.registry, asked), plugin=plugin_now(), incognito=incognito or incognito_now())
+    return (
+        await here.write(_spawn_one, owner_now(), session, (_key(asked), spec), here.level, job_now(), turn_now())
+    ).id
 
 
 async def spawn_batch(*, session: str, jobs: Sequence[dict[str, Any]], incognito: bool = False) -> list[str]:
-    """Send several out as one batch, taken whole or refused whole; their ids, in order. Raises like `spawn_background`."""
+    """Send several out as one batch of their own, taken whole or refused whole; their ids, in order. Raises like
+    `spawn_background`.
+    """
     here = _here()
     if not jobs:
         raise Fault("invalid", "A batch needs at least one job.", field="jobs")
@@ -137,14 +143,14 @@ async def spawn_work(
         spec = spec_of_work(here.works, COROUTINE if loose else kind, given, description)
         spec = replace(spec, plugin=plugin_now(), incognito=incognito or incognito_now())
         keyed = (_key({"key": key}), spec)
-        return (await here.write(_spawn_work, owner_now(), session, keyed, here.level, job_now(), turn_now())).id
+        return (await here.write(_spawn_one, owner_now(), session, keyed, here.level, job_now(), turn_now())).id
     except BaseException:
         if loose:
             here.loose.drop(given)
         raise
 
 
-def _spawn_work(
+def _spawn_one(
     tx: Tx, owner: str, session: str, keyed: tuple[str, Spec], level: str, sender: str | None, turn: str | None
 ) -> Job:
     """As a member of the turn's batch, where it is one of this session at work; else as a batch of its own."""

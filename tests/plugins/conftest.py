@@ -31,4 +31,4 @@ def serving(shared_model: ScriptedModel, trial: Trial, tmp_path_factory: pytest.
 @pytest.fixture(scope="package")
 def server(serving: Serving) -> Server:
     """The server of all tests that change none of its settings; its plugin has a thread that waits for a door."""
-    return serving(TRIAL="thread")
+    return serving(TRIAL="thread,sender")

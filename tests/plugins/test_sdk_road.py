@@ -51,6 +51,18 @@ def test_f143_f146_a_call_is_a_job_that_goes_the_whole_road_and_says_whose_it_is
     assert spawned["plugin"] == "trial"
 
 
+def test_what_a_tool_sends_out_in_a_turn_comes_back_in_one_briefing(
+    server: Server, model: ScriptedModel, session: str
+) -> None:
+    """Two calls of a plugin's tool, each a job of its own, are members of the turn's batch."""
+    sent = [{"name": "send", "arguments": {"session": session, "prompt": f"work {part}"}} for part in ("one", "two")]
+    model.rules([Rule(last_user="^both by tool", tool_calls=sent), *WORK])
+    server.ask(session, "both by tool")
+    server.wait(lambda: len(server.jobs(session)) == 2 and all(job["notified"] for job in server.jobs(session)))
+    assert len({job["batch_id"] for job in server.jobs(session)}) == 1
+    assert len({job["notified_in"] for job in server.jobs(session)}) == 1
+
+
 def story(server: Server, job_id: str) -> list[dict[str, Any]]:
     return server.get(f"/api/background/{job_id}/story")["story"]
 
