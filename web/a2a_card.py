@@ -10,7 +10,7 @@ from collections.abc import Container
 from typing import Any
 
 from agent.profiles import Profile
-from web.settings import Settings
+from web.setting_fields import Settings
 
 PATH = "/.well-known/agent-card.json"
 RPC_PATH, REST_PATH = "/a2a", "/a2a/rest"

@@ -20,7 +20,7 @@ from web.a2a_fields import Limits
 from web.bodies import BODY_LIMIT
 from web.house import House
 from web.own_address import asked_at
-from web.settings import Settings
+from web.setting_fields import Settings
 
 Json = dict[str, Any]
 

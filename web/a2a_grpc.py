@@ -27,8 +27,9 @@ from web.a2a_methods import Methods
 from web.a2a_stream import LAST_WORDS_S, LINGER_S, PING_S, SLOW_S, Telling
 from web.bodies import BODY_LIMIT
 from web.house import House
+from web.setting_fields import Settings
 from web.setting_values import authority
-from web.settings import BadSetting, Settings
+from web.settings import BadSetting
 
 log = logging.getLogger("outrider.a2a")
 

@@ -15,8 +15,8 @@ from web.a2a_errors import A2AError, headers, http_status, to_jsonrpc, to_rest
 from web.a2a_faults import as_error
 from web.caller import Caller
 from web.callers import HOST, ORIGIN, Asked, Callers
+from web.setting_fields import Settings
 from web.setting_values import is_address, is_loopback
-from web.settings import Settings
 
 LOGIN_PATH, EVENTS_PATH, STATIC_PATH = "/api/login", "/api/events", "/static/"
 # What anybody may read who reaches the address: nothing of any owner's is in it, and a proxy's health check, a client

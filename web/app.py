@@ -75,8 +75,9 @@ from web.house import Deltas, House
 from web.posts import Posts
 from web.push import Push
 from web.push_call import Courier
+from web.setting_fields import Settings
 from web.setting_values import is_loopback
-from web.settings import BadSetting, Settings, auto_resume_now
+from web.settings import BadSetting, auto_resume_now
 
 log = logging.getLogger("outrider")
 

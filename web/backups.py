@@ -23,7 +23,7 @@ from background.times import rfc3339
 from knowledge import copies as indexes
 from knowledge.backend import StoreFailed
 from web.archive import FORM, KNOWLEDGE, REGISTRY, Archive, BadArchive, Manifest, described, write
-from web.settings import Settings
+from web.setting_fields import Settings
 
 NEWEST = {REGISTRY: registries.NEWEST, KNOWLEDGE: indexes.NEWEST}
 BESIDE = ("", "-wal", "-shm")  # the files that a database may consist of

@@ -18,8 +18,8 @@ from web import logins
 from web.a2a_errors import A2AError
 from web.caller import LOCAL, Caller
 from web.credentials import Credentials
+from web.setting_fields import Settings
 from web.setting_values import is_loopback
-from web.settings import Settings
 
 T = TypeVar("T")
 audit = logging.getLogger("outrider.audit")

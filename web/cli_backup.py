@@ -13,7 +13,7 @@ import typer
 from web import settings
 from web.cli_help import Plain
 from web.cli_views import line, size
-from web.settings import Settings
+from web.setting_fields import Settings
 
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]

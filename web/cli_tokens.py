@@ -22,7 +22,7 @@ from background.tokens import Token
 from web import settings
 from web.cli_help import Plain
 from web.cli_views import columns, json_text, line, show, when, width
-from web.settings import Settings
+from web.setting_fields import Settings
 
 T = TypeVar("T")
 token_app = typer.Typer(no_args_is_help=True)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from background import states
 from background.text import clip
-from web.settings import DEFAULT_DATA, Settings
+from web.setting_fields import DEFAULT_DATA, Settings
 
 ENDED = states.ended(states.JOB)
 EXTERNAL = 1  # the lowest tier of trust

@@ -22,7 +22,7 @@ from knowledge.backend import Backend
 from web.a2a_errors import A2AError
 from web.callers import Callers
 from web.credentials import Credentials
-from web.settings import Settings
+from web.setting_fields import Settings
 
 UNTOLD = (
     "OUTRIDER_PUBLIC_URL is not set, and it listens on every address: the agent card says the address that it was asked at, "

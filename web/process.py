@@ -24,7 +24,8 @@ from web.app import VERSION, build
 from web.garbage import collected
 from web.head import BoundedHead
 from web.house import House
-from web.settings import BadSetting, Settings
+from web.setting_fields import Settings
+from web.settings import BadSetting
 
 log = logging.getLogger("outrider")
 

@@ -7,7 +7,7 @@ from background.database import wall_clock
 from background.errors import StorageUnavailable, UnusableDatabase
 from background.migrating import KEY_FILE, reseal
 from background.sealing import Vault, key_file, new_key, parse_keys, write_keys
-from web.settings import Settings
+from web.setting_fields import Settings
 
 
 class Unrotated(Exception):

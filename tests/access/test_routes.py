@@ -18,7 +18,7 @@ from web import a2a_card
 from web.a2a_methods import Methods
 from web.a2a_rest import ROADS
 from web.app import build, routes
-from web.settings import Settings
+from web.setting_fields import Settings
 
 VERSION = {"A2A-Version": "1.0"}
 HOOK = "https://93.184.216.34/"  # a public address, as webhooks lead to; nothing is sent there

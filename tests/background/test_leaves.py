@@ -22,7 +22,7 @@ from background.worker import backoff
 from tests.background.factories import chat
 from tests.background.story import rows, story
 from web.app import limits_of
-from web.settings import Settings
+from web.setting_fields import Settings
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

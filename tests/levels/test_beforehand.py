@@ -11,7 +11,7 @@ import pytest
 
 from background.redaction import redact
 from web import app
-from web.settings import Settings
+from web.setting_fields import Settings
 
 MANY = 3_000
 WORDS = "Ask ada@example.com. " * 4_000

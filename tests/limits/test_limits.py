@@ -30,7 +30,7 @@ from web import (
     head,
 )
 from web.a2a_fields import NESTING, Limits
-from web.settings import Settings
+from web.setting_fields import Settings
 
 MEGABYTE = 1024 * 1024
 A2A = Limits()

@@ -18,7 +18,7 @@ from tests.limits.telling import assert_tells_nothing
 from tests.support.server import Server
 from web.app import build, routes
 from web.openapi import TABLE, document
-from web.settings import Settings
+from web.setting_fields import Settings
 
 CALLED = [(row.method, row.path) for row in TABLE]
 SESSION = "s"

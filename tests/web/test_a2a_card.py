@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from web.a2a_card import cache_headers, card, for_both, not_modified
 from web.a2a_requests import negotiate
-from web.settings import Settings
+from web.setting_fields import Settings
 
 OF_0_3 = (
     "protocolVersion",

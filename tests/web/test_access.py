@@ -19,7 +19,7 @@ from web.caller import Caller
 from web.callers import Callers
 from web.claims import check_claims, is_reserved, is_session_id
 from web.credentials import CREDENTIAL_HEADER, Credentials
-from web.settings import Settings
+from web.setting_fields import Settings
 
 HERE = "127.0.0.1:8420"
 NUDGE = Caller("alice", "background-resume", "chat-1", "bg-0123456789ab")

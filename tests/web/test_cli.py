@@ -27,7 +27,7 @@ from tests.support.server import ROOT, free_port, wait
 from tests.web.fake_outrider import NOW, Fake, ended, error, job, told
 from web import cli, cli_chat
 from web.client_events import Event, events, lines
-from web.settings import Settings
+from web.setting_fields import Settings
 
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm", "COLUMNS": "120"}
 JOB = job()["id"]

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from background import journal
 from web import a2a_methods
 from web.app import build
-from web.settings import Settings
+from web.setting_fields import Settings
 
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 

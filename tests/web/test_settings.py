@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from web.settings import TABLES, BadSetting, Settings, auto_resume_now, client_settings, load, table
+from web.setting_fields import Settings
+from web.settings import TABLES, BadSetting, auto_resume_now, client_settings, load, table
 
 Load = Callable[..., Settings]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agent.profiles import Profile
-from web.settings import BadSetting, Settings, load
+from web.setting_fields import Settings
+from web.settings import BadSetting, load
 
 Load = Callable[..., Settings]
 
