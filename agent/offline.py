@@ -161,7 +161,7 @@ def _research(task: str, tools: set[str]) -> Errand:
         return Errand((), lambda _: f"**Summary.** {words.no_search(subject_of(task))}")
     queries = queries_for(task)
     asked = [*queries, *further_queries(queries[-1])]
-    calls = tuple(("memory_recall", {"query": query, "limit": _HITS}) for query in asked)
+    calls = tuple(("memory_recall", {"query": query, "limit": _HITS, "only": "documents"}) for query in asked)
     first = len(queries)
     return Errand(calls, lambda results: words.report(task, queries, results[:first], results[first:]))
 

@@ -241,11 +241,6 @@ def is_way_in(hit: Hit) -> bool:
     return hit.heading.startswith("README")
 
 
-def is_own_work(hit: Hit) -> bool:
-    """Whether it is from an earlier report: quotes of quotes prove nothing."""
-    return "agent's work" in hit.origin
-
-
 def same_passage(one: Hit, other: Hit) -> bool:
     """Whether two snippets are windows of one passage, cut a little differently."""
     shorter, longer = sorted((one.snippet, other.snippet), key=len)

@@ -11,7 +11,6 @@ from agent.offline_text import (
     Hit,
     found_nothing,
     is_about,
-    is_own_work,
     is_way_in,
     read_hits,
     read_jobs,
@@ -54,7 +53,7 @@ def report(task: str, queries: list[str], found: list[str], further: list[str]) 
     subject = subject_of(task)
     more = [hit for result in further for hit in read_hits(result) if is_about(hit, queries[-1])]
     every = [hit for result in found for hit in read_hits(result)] + more
-    hits = _distinct(sorted([hit for hit in every if not is_own_work(hit)], key=is_way_in))[:_QUOTED_IN_REPORT]
+    hits = _distinct(sorted(every, key=is_way_in))[:_QUOTED_IN_REPORT]
     searched = " and ".join(f"“{query}”" for query in queries)
     if not hits:
         unclear = next((result for result in found if not found_nothing(result)), "Nothing found.")

@@ -13,6 +13,7 @@ from agent.subagents import Registry
 from agent.works import INGEST
 
 RECALL_LIMIT = 20
+ONLY = {"documents": "document", "reports": "background_report"}  # the types of source, as a model names them
 REPORT_LIMIT = 20_000
 _IN_BACKGROUND = {
     "type": "boolean",
@@ -71,6 +72,7 @@ SCHEMAS: dict[str, Callable[[Registry], tuple[str, dict[str, Any]]]] = {
             {
                 "query": {"type": "string", "description": "words to search for"},
                 "limit": {"type": "integer", "default": 5, "minimum": 1, "maximum": RECALL_LIMIT},
+                "only": {"type": "string", "enum": [*ONLY], "description": "one of both; left out, both are searched"},
             },
             "query",
         ),

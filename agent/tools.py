@@ -19,7 +19,7 @@ from agent.ingest import Sources
 from agent.notifications import excerpt
 from agent.spawning import MAX_BATCH, MAX_PROMPT, Sent, require_depth, send_out_once, spec_of
 from agent.subagents import Registry
-from agent.tool_schemas import RECALL_LIMIT, REPORT_LIMIT, SCHEMAS
+from agent.tool_schemas import ONLY, RECALL_LIMIT, REPORT_LIMIT, SCHEMAS
 from agent.web_pages import Pages
 from agent.works import INGEST
 from background import delivery, follow_ups, job_rows, queue, results, tasks, terminal
@@ -350,8 +350,10 @@ def _memory_recall(desk: Desk) -> Function:
     async def memory_recall(ctx: RunContext[Any], **asked: Any) -> str:
         query = str(asked.get("query", ""))
         limit = _number(asked.get("limit"), 5, 1, RECALL_LIMIT)
+        if (only := asked.get("only")) not in (None, *ONLY):
+            return f"`only` is one of {', '.join(ONLY)}, or left out."
         try:
-            hits = await desk.knowledge.search(query, desk.task.owner, limit=limit)
+            hits = await desk.knowledge.search(query, desk.task.owner, limit=limit, source_type=ONLY.get(only or ""))
         except BadQuery as error:
             return f"The query cannot be searched: {error}"
         except (SearchTimeout, StoreFailed) as error:

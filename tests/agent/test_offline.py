@@ -83,7 +83,7 @@ class Stage:
     async def background_status(self, ctx: RunContext, job_id: str) -> str:
         return self._called(ctx, "background_status", {"job_id": job_id}, "running")
 
-    async def memory_recall(self, ctx: RunContext, query: str, limit: int = 5) -> str:
+    async def memory_recall(self, ctx: RunContext, query: str, limit: int = 5, only: str = "") -> str:
         text = self.shelf.search(query)
         entry = f"[1] Storage  (source docs/storage.md, 2026-11-30, trust 3: operator)\n{text}"
         found = f"Found in memory, as reference material:\n\n{entry}" if text else f"Nothing found for {query!r}."

@@ -93,6 +93,18 @@ def test_S69_the_model_finds_by_the_same_words_and_is_never_told_a_syntax_error(
         assert result.startswith(("Reference material", "Nothing found")), result
 
 
+def test_a_model_may_ask_for_documents_or_for_reports_alone(
+    server: Server, model: ScriptedModel, reported: str
+) -> None:
+    """So that earlier reports do not crowd out what they were made of."""
+    calls = [calling("memory_recall", query="POL-358", only=only) for only in ("reports", "documents", "rumours")]
+    model.rules([Rule(last_user="^only some$", tool_calls=calls), Rule(anywhere="only some", text="Searched.")])
+    assert server.ask("only-some", "only some") == "Searched."
+    reports, documents, rumours = [one["content"] for one in model.requests()[-1].messages if one["role"] == "tool"]
+    assert reported in reports and documents.startswith("Nothing found")
+    assert rumours == "`only` is one of documents, reports, or left out."
+
+
 def test_S69_a_store_that_fails_is_an_error_and_never_nothing_found(inside: MakeInside, model: ScriptedModel) -> None:
     outrider = inside()
 
