@@ -6,6 +6,7 @@ refused in the same words as one that is not there.
 
 from typing import Any
 
+from agent.arguments import number_of
 from agent.notifications import escape
 from background import memories, memory_log, shares
 from background.database import Tx
@@ -36,8 +37,8 @@ def recalled(tx: Tx, owner: str, current: str, asked: dict[str, Any]) -> tuple[s
     if found.uid == current:
         return THIS, []
     text = told(tx, found)
-    start = _number(asked.get("offset"), 0, 0, len(text))
-    part = text[start : start + _number(asked.get("limit"), LIMIT, 1, MOST)]
+    start = number_of(asked.get("offset"), 0, 0, len(text))
+    part = text[start : start + number_of(asked.get("limit"), LIMIT, 1, MOST)]
     tier = trust.lowest(trust.AGENT, found.made_of) or trust.AGENT
     words = trust.words(trust.AGENT, found.made_of)
     frame = PART.format(start=start, end=start + len(part), chars=len(text), words=words)
@@ -58,9 +59,3 @@ def told(tx: Tx, found: Chat) -> str:
 
 def _line(said: Said) -> str:
     return f"[{rfc3339(said.at)[:16]}Z] {WHO[said.who]}: {said.text}"
-
-
-def _number(asked: Any, default: int, least: int, most: int) -> int:
-    if isinstance(asked, bool) or not isinstance(asked, int):
-        return default
-    return min(max(asked, least), most)

@@ -16,6 +16,7 @@ from agent import budgets, handling, loop, taking_up, tracing
 from agent.at_hand import AtHand, at_hand
 from agent.budgets import OverBudget
 from agent.compaction import CLOSER, PAST_TURNS, Compaction, TooLong, draw_closer
+from agent.desk import Desk, Foreground, Refuses
 from agent.endings import LoopGaveUp, artifact, cut_short, ended_early, failed, plain_note, report_of
 from agent.loop import ModelCallFailed, Progress, user_message
 from agent.means import Means
@@ -29,7 +30,8 @@ from agent.providers import before_requests
 from agent.release import may_ask, released
 from agent.subagents import UnknownSubagent, worker_instructions
 from agent.taking_up import Turn
-from agent.tools import NONE_BELOW, Desk, Foreground, Refuses, toolset
+from agent.tools import toolset
+from agent.tools_to_send import NONE_BELOW
 from agent.turn_steps import Counted, Steps
 from agent.windows import Window, known_tools, tokens_in, tokens_of, tokens_of_tools, window_of
 from background import delivery, expenses, follow_ups, memory_uses, queue, tasks, terminal

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from agent.arguments import number_of
 from agent.converting import Unreadable, text_of
 from agent.fetching import Fetcher, Unfetched
 from background.limits import SECOND
@@ -54,7 +55,10 @@ class Pages:
             page = await self._page(reader, url.strip())
         except (Unfetched, Unreadable) as why:
             return f"The page could not be read: {why}."
-        start, limit = _number(asked.get("offset"), 0, 0, len(page.text)), _number(asked.get("limit"), LIMIT, 1, MOST)
+        start, limit = (
+            number_of(asked.get("offset"), 0, 0, len(page.text)),
+            number_of(asked.get("limit"), LIMIT, 1, MOST),
+        )
         return _part(page, start, limit)
 
     async def _page(self, reader: str, url: str) -> Page:
@@ -85,9 +89,3 @@ def _part(page: Page, start: int, limit: int) -> str:
         more=more,
         text=page.text[start:end],
     )
-
-
-def _number(asked: Any, default: int, least: int, most: int) -> int:
-    if isinstance(asked, bool) or not isinstance(asked, int):
-        return default
-    return min(max(asked, least), most)
