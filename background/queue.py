@@ -195,7 +195,9 @@ def reduce(tx: Tx, run: Run, params: dict[str, Any]) -> None:
 
 def hasten(tx: Tx, key: str) -> None:
     """A run that waits for its time is due now."""
-    if tx.x("update runs set due_at = :now where key = :key and state = 'queued' and due_at > :now", key=key, now=tx.now):
+    if tx.x(
+        "update runs set due_at = :now where key = :key and state = 'queued' and due_at > :now", key=key, now=tx.now
+    ):
         tx.ring("runs")
 
 

@@ -123,7 +123,9 @@ class Watch:
     def rests(self) -> bool:
         """Whether nothing more follows from what was done."""
         with self._registry() as db:
-            return not db.execute("select 1 from runs where ended_at is null and kind not in ('purge', 'remember')").fetchone()
+            return not db.execute(
+                "select 1 from runs where ended_at is null and kind not in ('purge', 'remember')"
+            ).fetchone()
 
     # -- looking
 
