@@ -18,12 +18,13 @@ from agent.loop import answer_text, calls_of, user_message
 from agent.notifications import excerpt, harmless
 from agent.taking_up import Turn
 from agent.windows import BYTES, Window, tokens_of
-from background import checkpoints, expenses, gists, queue, tasks
+from background import checkpoints, earlier, expenses, gists, queue, tasks
 from background.database import Database, Tx
+from background.earlier import Past
 from background.errors import LeaseLost
 from background.gists import Gist
 from background.queue import Run
-from background.tasks import Past, Task
+from background.tasks import Task
 from background.text import clean
 from background.usage import Usage
 
@@ -97,7 +98,7 @@ def _remembered(tx: Tx, turn: Turn) -> tuple[Gist | None, list[Past]]:
     """The session's gist, and all the turns behind it."""
     gist = gists.of(tx, turn.task.session)
     after = (gist.upto_at, gist.upto) if gist else (0, "")
-    return gist, tasks.past_turns(tx, turn.task.session, turn.task.id, MOST_TURNS, after)
+    return gist, earlier.turns(tx, turn.task.session, turn.task.id, MOST_TURNS, after)
 
 
 def _keep(tx: Tx, run: Run, task: Task, before: Gist | None, turns: Sequence[Past], made: Gist, owed: Usage) -> None:
@@ -105,7 +106,7 @@ def _keep(tx: Tx, run: Run, task: Task, before: Gist | None, turns: Sequence[Pas
     queue.progress(tx, run)
     expenses.charge(tx, task, owed, "compaction")
     after = (before.upto_at, before.upto) if before else (0, "")
-    found = tasks.past_turns(tx, task.session, task.id, MOST_TURNS, after)
+    found = earlier.turns(tx, task.session, task.id, MOST_TURNS, after)
     if gists.of(tx, task.session) == before and found[: len(turns)] == list(turns):
         gists.put(tx, task.session, task.id, made, tasks.ceiling_of(tx, task.id))
 

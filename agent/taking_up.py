@@ -14,6 +14,7 @@ from background import (
     ceilings,
     checkpoints,
     delivery,
+    earlier,
     gists,
     job_rows,
     messages,
@@ -25,10 +26,11 @@ from background import (
     terminal,
 )
 from background.database import Row, Tx
+from background.earlier import Past
 from background.gists import Gist
 from background.queue import Run
 from background.sessions import Session
-from background.tasks import Past, Task
+from background.tasks import Task
 from background.times import rfc3339
 from knowledge import trust
 
@@ -113,9 +115,9 @@ def _job(tx: Tx, task: Task) -> job_rows.Job | None:
 def _past(tx: Tx, task: Task, job: job_rows.Job | None, gist: Gist | None, limit: int) -> list[Past]:
     """The earlier turns that a turn goes on from: those of its session behind the gist, or the attempts that a job knows."""
     if job:
-        return tasks.past_of(tx, job.knows)
+        return earlier.of_tasks(tx, job.knows)
     after = (gist.upto_at, gist.upto) if gist else (0, "")
-    return tasks.past_turns(tx, task.session, task.id, limit, after)
+    return earlier.turns(tx, task.session, task.id, limit, after)
 
 
 def _input(tx: Tx, task: Task, shape: Shape) -> list[str]:

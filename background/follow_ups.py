@@ -3,7 +3,7 @@
 An attempt that is asked so is an attempt like any other: dispatched, ended, told and fenced by the same roads. It owns no table.
 """
 
-from background import ceilings, job_rows, jobs, queue, tasks
+from background import ceilings, earlier, job_rows, jobs, queue, tasks
 from background.database import Tx
 from background.errors import Fault
 from background.job_rows import Job
@@ -48,7 +48,7 @@ def _ask(tx: Tx, job: Job, asked: jobs.Further, batch_id: str) -> Job:
     if not ceilings.can_keep(asked.level):
         raise Fault("refused", jobs.NOT_STORABLE, reason="RESULT_NOT_STORABLE", level=asked.level)
     before = job.knows if job.follow_up else ()
-    knows = [past.id for past in tasks.past_of(tx, [*before, job.task_id or ""])]
+    knows = [past.id for past in earlier.of_tasks(tx, [*before, job.task_id or ""])]
     if not knows:
         raise Fault("conflict", GONE, reason=REASON, status=job.status)
     jobs.asked_further(tx, job, asked, knows)

@@ -15,6 +15,7 @@ from background import (
     batches,
     checkpoints,
     delivery,
+    earlier,
     events,
     expenses,
     gists,
@@ -80,11 +81,11 @@ def erase_task(tx: Tx, task: Task, forget: Forget = str) -> None:
     """
     if task.origin == "background":
         raise Fault("conflict", "This is a job's own task; erase the job's report, or its session.")
-    into = tasks.folded_into(tx, task.id)
+    into = earlier.folded_into(tx, task.id)
     if task.origin == "user" and into is not None:
         raise Fault("conflict", "This message is part of another turn; erase that one.", folded_into=into)
     terminal.cancel_task(tx, task, "user")  # what it has taken up is told by another turn
-    turn = [task.id, *tasks.steered_into(tx, task.id)]
+    turn = [task.id, *earlier.steered_into(tx, task.id)]
     memories.forget(tx, turn)
     _forget_recalled(tx, task.session, forget)
     for task_id in turn:

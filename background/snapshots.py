@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from background import gists, ids, journal, messages, results, sessions, tasks
+from background import earlier, gists, ids, journal, messages, results, sessions, tasks
 from background.database import Row, Tx
 from background.errors import Fault, Unsealable
 from background.results import artifact_id
@@ -34,7 +34,7 @@ def export(tx: Tx, session: Session) -> Snapshot:
         raise Fault("conflict", "An incognito session is neither exported nor copied.")
     turns = tasks.ended_of_session(tx, session.uid)
     ids = {row["id"] for row in turns}
-    parts = tasks.turns_of_folded(tx, session.uid)
+    parts = earlier.turns_of_folded(tx, session.uid)
     log = [
         replace(entry, task_id=parts.get(entry.task_id or "", entry.task_id))
         for entry in messages.whole_log(tx, session.uid)

@@ -13,6 +13,7 @@ from background import (
     ceilings,
     checkpoints,
     delivery,
+    earlier,
     job_rows,
     jobs,
     journal,
@@ -181,7 +182,7 @@ def tighten(tx: Tx, task_id: str, level: str) -> None:
         settle_expired(tx, run["id"], task_id, Outcome("failed", reason=NOT_KEPT_REASON, detail=NOT_KEPT))
     else:
         scrubbing.lower(tx, task, now)
-    for folded in tasks.steered_into(tx, task_id):
+    for folded in earlier.steered_into(tx, task_id):
         tighten(tx, folded, now)
     for job in job_rows.sent_by(tx, task.owner, task_id):
         tighten_errand(tx, job, now)

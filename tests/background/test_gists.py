@@ -2,7 +2,7 @@
 
 import pytest
 
-from background import gists, retention, sessions, tasks, terminal
+from background import earlier, gists, retention, sessions, terminal
 from background.database import Database
 from background.gists import Gist
 from tests.background.factories import Turn, running, settled
@@ -23,7 +23,7 @@ async def with_gist(db: Database, level: str = "full") -> tuple[Turn, Turn]:
     first = await over(db, "one")
     await over(db, "two")
     third = await running(db, "three")
-    (past, _) = await db.read(tasks.past_turns, third.task.session, third.task.id, 10)
+    (past, _) = await db.read(earlier.turns, third.task.session, third.task.id, 10)
     made = Gist(past.id, past.ended_at, ("bg-0123456789ab",), SAID)
     await db.write(gists.put, third.task.session, third.task.id, made, level)
     assert past.id == first.task.id
@@ -40,7 +40,7 @@ async def test_what_it_covers_is_not_told_again(db: Database) -> None:
     found = await kept(db, third)
     assert found is not None and found.text == SAID and found.told == ("bg-0123456789ab",)
     after = (found.upto_at, found.upto)
-    (left,) = await db.read(tasks.past_turns, third.task.session, third.task.id, 10, after)
+    (left,) = await db.read(earlier.turns, third.task.session, third.task.id, 10, after)
     assert left.id not in (found.upto, third.task.id)
 
 

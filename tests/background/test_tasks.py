@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from background import checkpoints, journal, queue, tasks, terminal
+from background import checkpoints, earlier, journal, queue, tasks, terminal
 from background.database import Database
 from background.errors import LeaseLost
 from tests.background.factories import (
@@ -89,10 +89,10 @@ async def test_past_turns_are_the_session_s_own_ended_ones_oldest_first(db: Data
         await settled(db, await running(db, text), state)
     await ended(db, session_id="another")
     now = await running(db, "now")
-    past = await db.read(tasks.past_turns, now.task.session, now.task.id, 10)
+    past = await db.read(earlier.turns, now.task.session, now.task.id, 10)
     told = [(turn.text, turn.state, turn.transcript) for turn in past]
     assert told == [(None, "completed", "[]"), ("two", "failed", None), ("three", "canceled", None)]
-    assert [turn.text for turn in await db.read(tasks.past_turns, now.task.session, now.task.id, 2)] == [
+    assert [turn.text for turn in await db.read(earlier.turns, now.task.session, now.task.id, 2)] == [
         "two",
         "three",
     ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from background import batches, events, job_rows, journal, queue, results, tasks, terminal
+from background import batches, earlier, events, job_rows, journal, queue, results, tasks, terminal
 from background.database import Database
 from background.errors import Fault
 from background.states import TASK_ENDS
@@ -278,7 +278,7 @@ async def test_a_folded_nudge_is_no_past_turn(db: Database) -> None:
     await db.write(terminal.fold, await nudged(db, (await nudges(db))[0]), turn.task)
     await settled(db, turn)
     now = await running(db)
-    past = await db.read(tasks.past_turns, now.task.session, now.task.id, 10)
+    past = await db.read(earlier.turns, now.task.session, now.task.id, 10)
     assert [(earlier.state, earlier.transcript) for earlier in past] == [("completed", "[]")]
 
 
