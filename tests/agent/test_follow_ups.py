@@ -1,5 +1,8 @@
 """A further question to the worker of a job that has ended: it goes on from what it knows, and is told like any other end."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +22,7 @@ from tests.cases.stories import (
 )
 from tests.support.rules import Rule
 from tests.support.scripted import Asked, ScriptedModel
-from tests.support.server import Server
+from tests.support.server import ROOT, Server
 
 FOUND = "Hot journals are rolled back. The needle is zebra-31."
 
@@ -141,6 +144,16 @@ def test_the_worker_of_a_failed_job_knows_how_far_it_came(server: Server, model:
     assert told_again(server, job, 2)["status"] == "completed"
     (request,) = asked_of(model, "what was first")
     assert "The first part." in request.text and "This attempt failed" in request.text
+
+
+def test_it_is_asked_from_the_terminal_too(server: Server, model: ScriptedModel) -> None:
+    model.rules(further("cli work", "cli which", "From the terminal."))
+    job = done(server, "cli", "cli work")
+    env = {"PATH": os.environ["PATH"], "OUTRIDER_URL": server.url}
+    command = [sys.executable, "-m", "web.cli", "ask", job, "cli which"]
+    asked = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True, timeout=30)
+    assert job in asked.stdout and f"outrider job {job} --report" in asked.stderr
+    assert told_again(server, job, 2)["report"] == "From the terminal."
 
 
 # -- what is refused

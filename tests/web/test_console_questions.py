@@ -6,9 +6,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.cases import stories
 from tests.interrupts import words
 from tests.interrupts.conftest import OFFERED, PROFILES
 from tests.support.console import Console
+from tests.support.rules import Rule
 from tests.support.scripted import ScriptedModel
 from tests.support.server import Server
 from tests.support.trial import Trial
@@ -165,3 +167,24 @@ def test_nothing_of_a_question_is_wider_than_its_room(console: Console, script: 
         expect(console.the("question-text")).to_contain_text("[U+202E]gnp.exe")
         assert not console.scrolls_sideways()
     console.server.post(f"/api/sessions/{session}/tasks/{task['id']}/cancel")
+
+
+def test_the_worker_of_a_job_that_is_back_is_asked_on_its_card(console: Console, script: ScriptedModel) -> None:
+    script.rules(
+        [
+            stories.worker("further work", "A long report. " * 20),
+            Rule(last_user="^and which[?]$", text="The answer. " * 20),
+            stories.briefing(),
+        ]
+    )
+    server = console.server
+    server.ask("further", "hello")
+    job = server.spawn("further", "further work")["id"]
+    stories.when_told(server, job)
+    console.open("further")
+    console.the("report-card").get_by_test_id("ask-job").click()
+    console.the("ask-text").fill("and which?")
+    console.the("ask-text").press("Enter")
+    expect(console.the("report-card").get_by_test_id("follow-up")).to_have_text("Asked: and which?")
+    expect(console.the("report-card")).to_contain_text("The answer.")
+    assert server.job(job)["attempts"] == 2
