@@ -9,7 +9,7 @@ QUIETLY := --quiet --quiet --disable-pip-version-check --no-input
 PIP := $(BIN)/python -m pip install $(QUIETLY)
 PYTEST := $(BIN)/python -m pytest
 # A file's tests stay together, as they share servers; two files at a time is what two cores do. `tests/conftest.py` orders them.
-BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
+BESIDE := -n 3 --dist loadfile --no-loadscope-reorder
 # Assertions are rewritten when a test file is first read, and then kept, whatever the shell says of bytecode: every
 # run would begin with a quarter of a minute of it.
 test slow crash: export PYTHONDONTWRITEBYTECODE =

@@ -40,7 +40,7 @@ LEADING_CONTEXT = _rule(rf"((?:in|for|on|under|within)\s[^,.;:]{{1,60}}),\s+(?={
 QUESTION = _rule(r"(?:what|why|how|when|where|who|which|whose|is|are|was|were|do|does|did|has|have|should)\b")
 LIST_INTRO = _rule(
     r"(?:(?:each|all|every one) of )?(?:these|those|the following|the|some|\w+)?\s*(?:\w+\s+)?"
-    r"(?:things?|topics?|subjects?|questions?|points?|following|these|those|differences? between)\s*:?\s+"
+    r"\b(?:things?|topics?|subjects?|questions?|points?|following|these|those|differences? between)\s*:?\s+"
 )
 AFTERTHOUGHT = _rule(
     r"(?:,?\s+(?:and|then|and then))\s+(?:please\s+)?"
@@ -151,7 +151,8 @@ def content_words(text: str) -> list[str]:
 def subject_of(task: str) -> str:
     """What a worker's task is about, in the words of its first sentence."""
     return (
-        description_of(_drop(RESEARCH, SENTENCE_END.split(task.strip(), maxsplit=1)[0]).rstrip(" .?!")) or "this task"
+        description_of(_drop(RESEARCH, _drop(POLITE, SENTENCE_END.split(task.strip(), maxsplit=1)[0])).rstrip(" .?!"))
+        or "this task"
     )
 
 

@@ -196,6 +196,7 @@ def test_a_list_in_any_of_these_words_is_one_task_a_subject(
     ("said", "subject"),
     [
         ("Look into hot journals in the background", "hot journals"),
+        ("Look into checkpoints in SQLite, in the background", "checkpoints in SQLite"),  # no list of points
         ("research the pros and cons of WAL in the background", "the pros and cons of WAL"),
         ("Summarize the page on storage, in the background", "Summarize the page on storage"),
         ("What does mmap do, in the background?", "What does mmap do"),
