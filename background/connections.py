@@ -36,7 +36,16 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 def open_file(path: Path, *pragmas: str) -> sqlite3.Connection:
     """A connection that begins nothing by itself, with the settings that all of them have, and these pragmas."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    with ExitStack() as unless_all_is_well:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+        # Not some time later: closing takes a log away, which may be another's by then.
+        unless_all_is_well.callback(connection.close)
+        _prepare(connection, pragmas)
+        unless_all_is_well.pop_all()
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
     connection.execute(f"pragma busy_timeout={BUSY_TIMEOUT_MS}")  # before anything that could find the file locked
     # Savepoints keep their way back in temporary storage; a file of its own would be made and deleted for each commit.
     # What is deleted is overwritten: by default in some builds of SQLite alone.
@@ -44,13 +53,23 @@ def open_file(path: Path, *pragmas: str) -> sqlite3.Connection:
     for pragma in (*(f"pragma {setting}" for setting in settings), *pragmas):
         connection.execute(pragma)
     connection.row_factory = sqlite3.Row
-    return connection
 
 
 def require_unused(path: Path) -> None:
     """Raises `StorageUnavailable` while a server or worker has the registry open. A damaged one is nobody's."""
     with suppress(UnusableDatabase):
-        open_alone(path).close()
+        if _is_database(path):  # else SQLite would take its log away, which may be all that can be saved
+            open_alone(path).close()
+
+
+def _is_database(path: Path) -> bool:
+    """Whether the file itself is one, whatever stands in its log: that is neither read nor touched."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+        try:
+            connection.execute("pragma schema_version").fetchone()
+        except sqlite3.DatabaseError:
+            return False
+    return True
 
 
 def open_alone(path: Path) -> sqlite3.Connection:
