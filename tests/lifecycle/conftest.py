@@ -52,4 +52,4 @@ def word() -> str:
 @pytest.fixture
 def session() -> str:
     """A session's id that no other test uses."""
-    return f"s-{next(NUMBERS)}"
+    return f"said-{next(NUMBERS):04}"
